@@ -1,0 +1,1 @@
+"""The pure core: states, tables, guards, the machine, and the decision."""

@@ -1,0 +1,1 @@
+"""Questions asked of recorded runs: evaluation, judgement, difference, import, fuzzing."""

@@ -1,0 +1,164 @@
+"""What a run was started with: the settings that `RunStarted` records, and nothing that comes later.
+
+Everything here is part of the wire format. Secrets and the environment never are: an API key is
+named by its environment variable in `stepfold.toml`, and no field of these structs can hold one.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+Idempotency = Literal["pure", "idempotent", "once"]
+
+
+class CheckSpec(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An acceptance check: a shell command whose exit code 0 is the evidence that a goal is met.
+
+    `timeout` is in seconds.
+    """
+
+    id: str
+    command: str
+    timeout: float = 300.0
+
+
+class Manifest(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What is known of a tool before it runs.
+
+    `schema` is the JSON Schema of the arguments, as bytes. `aliases` are pairs (what models write,
+    what the schema calls it). `hidden` names arguments that the host injects: a model neither sees
+    nor sets them. `idempotency` decides what a resume may do with a call that was cut off: `pure`
+    and `idempotent` run again, `once` is reported to the model as an unknown outcome.
+    """
+
+    name: str
+    description: str
+    schema: Raw
+    mutates: bool = False
+    network: bool = False
+    idempotency: Idempotency = "once"
+    aliases: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[str, ...] = ()
+    child: bool = False
+
+
+class Rule(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One line of the shell policy, in the order of the config: `verdict` is `allow` or `deny`."""
+
+    verdict: Literal["allow", "deny"]
+    pattern: str
+
+
+class Retry(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Retry policy of a model call. Delays in seconds; `attempts` counts the first one too."""
+
+    attempts: int = 4
+    initial: float = 0.2
+    multiplier: float = 2.0
+    longest: float = 30.0
+    longest_hint: float = 120.0
+    jitter: bool = False
+    sleep: bool = False
+
+
+class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What is asked of the model beside the prompt; None leaves it to the server.
+
+    `response_format` is `none`, `json_object` or `json_schema` (the envelope as a schema).
+    """
+
+    mode: Literal["text", "chat", "tools"] = "text"
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    response_format: Literal["none", "json_object", "json_schema"] = "none"
+
+
+class GoalConfig(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="goal"):
+    """Settings of a strict goal loop. Windows in tokens, timeouts in seconds.
+
+    `wording` is the version of the engine's own sentences (transcript, framing, repair): a fold
+    renders them by the version a run was made with, so that new wording never rewrites an old run.
+    """
+
+    goal: str
+    model: str = ""
+    project: str = ""
+    profile: str = ""
+    max_steps: int = 12
+    model_request_timeout: float = 120.0
+    worker_slots: int = 0
+    context_window: int = 262_000
+    verification: Literal["commands", "manual"] = "commands"
+    checks: tuple[CheckSpec, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
+    policy: tuple[Rule, ...] = ()
+    sandbox_required: bool = True
+    network: bool = False
+    memory: bool = True
+    generation: Generation = Generation()
+    retry: Retry = Retry(attempts=3, sleep=True)
+    wording: int = 1
+
+
+class MiddlewareSpec(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A middleware by name, with the hooks it has; wraps run inside the effect and leave no event."""
+
+    name: str
+    hooks: tuple[str, ...] = ()
+    wraps_tool: bool = False
+
+
+class ModelSpec(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A model of the fallback list, and what it can do."""
+
+    name: str
+    tools: bool = True
+    structured: bool = False
+    identity: str = ""
+
+
+class HarnessConfig(
+    Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="tools"
+):
+    """Settings of a tool-calling run, as its policy and run config resolved. Durations in seconds."""
+
+    models: tuple[ModelSpec, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
+    middleware: tuple[MiddlewareSpec, ...] = ()
+    generation: Generation = Generation(mode="tools")
+    retry: Retry = Retry()
+    retries_per_call: int = 3
+    max_model_calls: int = 25
+    max_tool_calls: int = 50
+    wall_clock: float | None = None
+    tool_timeout: float | None = None
+    depth: int = 0
+    max_depth: int = 8
+    on_limit: Literal["error", "stop_with_partial"] = "error"
+    unknown_tool: str = "fail"
+    invalid_arguments: Literal["return_tool_error", "normalize", "fail"] = "return_tool_error"
+    tool_errors: str = "fail"
+    truncated_empty_retries: int = 1
+    error_on_empty_response: bool = False
+    steering: tuple[str, ...] = ()
+    cache: bool = False
+    stream: bool = False
+    record_deltas: bool = False
+    no_progress: bool = False
+    response_schema: Raw | None = None
+    response_name: str = ""
+    response_strategy: Literal["none", "provider", "tool"] = "none"
+    namespace: str = ""
+
+
+Config = GoalConfig | HarnessConfig
+
+_decode_config = msgspec.json.Decoder(Config)
+
+
+def config_from_json(text: bytes) -> Config:
+    """Read a configuration as `RunStarted` holds it. Raises msgspec.ValidationError."""
+    return _decode_config.decode(text)

@@ -1,0 +1,1 @@
+"""Folds of the log: the run, its prompt, transcript and outcome."""

@@ -1,0 +1,1 @@
+"""Runs as tables: the relations, views and recipes that DuckDB answers from."""
