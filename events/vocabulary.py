@@ -625,3 +625,6 @@ AnyEvent = ObservedEvent | DecidedEvent
 OBSERVED: tuple[type[Observed], ...] = get_args(ObservedEvent)
 DECIDED: tuple[type[Decided], ...] = get_args(DecidedEvent)
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (*OBSERVED, *DECIDED)}
+
+BLANK = (VERSION, "", 0, 0, "")
+"""The envelope of an observed event before `drive` stamps it: handlers build `ToolReturned(*BLANK, content=…)`."""
