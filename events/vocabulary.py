@@ -240,10 +240,14 @@ class RetryScheduled(Decided, frozen=True, gc=False, omit_defaults=True, kw_only
 
 
 class ToolStarted(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The intent to run a tool. `arguments` only where they differ from what the model wrote."""
+    """The intent to run a tool. `arguments` only where they differ from what the model wrote.
+
+    `key` is that of the landing: step and position, because models give one call id to several calls.
+    """
 
     call_id: str
     name: str
+    key: str
     arguments: Raw = NULL
     notes: tuple[str, ...] = ()
 
@@ -341,9 +345,10 @@ class ToolRejected(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=T
 
 
 class CheckStarted(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The intent to run an acceptance check."""
+    """The intent to run an acceptance check. `key` is that of the landing."""
 
     check_id: str
+    key: str
 
 
 class EvidenceRecorded(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):

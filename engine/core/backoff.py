@@ -1,0 +1,29 @@
+"""How long to wait before the next attempt of a model call. Computed always; slept only if asked for."""
+
+from stepfold.events.configuration import Retry
+from stepfold.projections.digest import digest_of
+
+
+def backoff(retry: Retry, attempt: int) -> float:
+    """Seconds before the attempt after number `attempt` (from 0): the first delay, growing to the longest."""
+    if attempt > 64:
+        return retry.longest
+    return min(retry.longest, retry.initial * retry.multiplier**attempt)
+
+
+def jittered(delay: float, share: float) -> float:
+    """A delay moved by up to a quarter either way; `share` runs from 0 (least) to 1 (most)."""
+    return delay * (0.75 + 0.5 * min(1.0, max(0.0, share)))
+
+
+def hinted(delay: float, retry_after: float, longest_hint: float) -> float:
+    """A server's Retry-After only lengthens a delay, and only so far."""
+    return max(delay, min(retry_after, longest_hint))
+
+
+def delay_of(retry: Retry, attempt: int, retry_after: float, seed: str) -> float:
+    """The delay before the next attempt. Jitter is drawn from `seed`, so that replay draws the same."""
+    delay = backoff(retry, attempt)
+    if retry.jitter:
+        delay = jittered(delay, int(digest_of(f"{seed}:{attempt}"), 16) / 0xFFFFFFFFFFFFFFFF)
+    return hinted(delay, retry_after, retry.longest_hint)

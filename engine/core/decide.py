@@ -1,0 +1,50 @@
+"""`decide`: what follows from the log so far. One row, one event; asked again until it rests."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stepfold.engine.core.goal_table import GOAL, SEES as GOAL_SEES
+from stepfold.engine.core.machine import Table, TableError
+from stepfold.events.vocabulary import VERSION, Decided
+from stepfold.projections.state import Run
+
+Sees = Mapping[str, Callable[[Run], tuple[str, Any]]]
+"""For each state: the one word it sees, and what guards and emitters are given with it."""
+
+SILENT_ROWS_AT_MOST = 20
+"""No decision passes through more silent rows than this; a table that loops in silence is an error."""
+
+
+class Loop(Struct, frozen=True):
+    """A loop: its table and its eyes. Nothing else differs between loops."""
+
+    table: Table
+    sees: Sees
+
+
+LOOPS: dict[str, Loop] = {"goal": Loop(GOAL, GOAL_SEES)}
+
+
+def decide(run: Run) -> Decided | None:
+    """The next event that follows from the run, or None while it must wait.
+
+    Pure: the run is read and not changed, and the same run gives the same event. Each state sees one
+    word, read once a decision, so that guards and emitters agree on what they were given.
+    """
+    loop = LOOPS.get(run.loop)
+    if loop is None:
+        return None
+    state = run.state
+    for _ in range(SILENT_ROWS_AT_MOST):
+        word, given = loop.sees[state](run)
+        row = loop.table.choose(state, word, run, given)
+        if row.sort == "rests":
+            return None
+        if row.emit is not None:
+            dest = row.dest or state
+            to = dest if dest != run.state else ""
+            return row.emit(run, given, (VERSION, run.run_id, run.seq, run.step, run.ts, row.name, to))
+        state = row.dest
+    raise TableError(f"{run.loop}: silent rows lead round in a circle at {state!r}")

@@ -1,0 +1,111 @@
+"""The system turn as named sections, what is stable first and what changes last.
+
+A small model on a CPU pays for every token that its cache has not seen, so the order is part of the
+design: request N should be a prefix of request N + 1. Recent observations stand in the turns; the
+section of that name holds only what compaction took out of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stepfold.engine.contract.schemas import TOOLS
+from stepfold.events.configuration import Manifest
+from stepfold.events.vocabulary import Section
+from stepfold.projections.digest import digest_of
+from stepfold.projections.fold_goal import checks_of, config_of, section_inputs
+from stepfold.projections.state import Run
+
+CHARACTERS_A_TOKEN = 4
+
+_CONTRACT = """\
+You work towards a goal in a project, one action per reply.
+Reply with exactly one JSON object and nothing else, no prose and no markdown:
+{"name": "<one of the tools below>", "arguments": {…}}
+Read before you change, change little, verify, and finish only when the acceptance checks pass."""
+
+_PROFILE_HINTS = {
+    "coding": "coding: find the code and its tests, make the smallest change, run the checks.",
+    "data": "data: look at the data first, compute with commands, state figures you have seen.",
+    "writing": "writing: read what is there, keep its tone, change only what was asked for.",
+    "research": "research: gather from the project's files, and say where each fact stands.",
+    "ops": "ops: look at the state first, prefer commands that can be undone, check after each change.",
+    "general": "general: look first, act in small steps, check the result.",
+}
+
+
+def framing(run: Run) -> tuple[tuple[str, str], ...]:
+    """The sections of the system turn, as (name, text), empty ones left out."""
+    goal = run.goal
+    sections = (
+        ("contract", _CONTRACT),
+        ("tools", "Tools:\n" + "\n".join(_tool_line(tool.name, tool) for tool in TOOLS.values())),
+        ("goal", f"Goal: {config_of(run).goal}"),
+        ("profile", f"Profile: {_PROFILE_HINTS.get(goal.profile, goal.profile)}"),
+        ("checks", _checks(run)),
+        ("memory", _listed("From earlier runs of this project:", goal.hits)),
+        ("capabilities", _capabilities(run.manifests, goal.loaded)),
+        ("observations", _listed("Earlier observations, shortened:", goal.compacted)),
+    )
+    return tuple((name, text) for name, text in sections if text)
+
+
+def changed_sections(run: Run) -> tuple[Section, ...]:
+    """The sections for `ContextBuilt`: none when nothing they depend on changed, texts only where new."""
+    goal = run.goal
+    if goal.sections and goal.section_inputs == section_inputs(goal):
+        return ()
+    sections = []
+    for name, text in framing(run):
+        digest = digest_of(text)
+        sections.append(Section(name, digest, "" if digest in goal.texts else text))
+    if tuple((section.name, section.digest) for section in sections) == goal.sections:
+        return ()
+    return tuple(sections)
+
+
+def estimated_tokens(run: Run, sections: Sequence[Section]) -> int:
+    """About how large the request is. Four characters a token; the provider's figure replaces it later."""
+    texts = run.goal.texts
+    system = (
+        sum(len(section.text or texts.get(section.digest, "")) + 2 for section in sections)
+        if sections
+        else len(run.goal.system)
+    )
+    return (system + run.history.characters) // CHARACTERS_A_TOKEN
+
+
+def _checks(run: Run) -> str:
+    checks = checks_of(run)
+    if not checks:
+        return "Acceptance checks: none; nothing can be verified automatically."
+    return _listed("Acceptance checks:", [f"{check.id}: {check.command}" for check in checks])
+
+
+def _capabilities(manifests: Mapping[str, Manifest], loaded: Mapping[str, None]) -> str:
+    if not loaded:
+        return "Loaded capabilities: none yet. Find them with capability_search, load them with capability_load."
+    lines = [_tool_line(name, manifests[name]) for name in loaded if name in manifests]
+    return "Loaded capabilities, for capability_call:\n" + "\n".join(lines)
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([title, *(f"- {line}" for line in lines)]) if lines else ""
+
+
+def _tool_line(name: str, tool: Any) -> str:
+    schema = msgspec.json.decode(tool.schema)
+    required = schema.get("required", ())
+    arguments = ", ".join(
+        f"{argument}{'' if argument in required else '?'}: {_type_of(shape)}"
+        for argument, shape in schema.get("properties", {}).items()
+    )
+    return f"- {name}({arguments}): {tool.description}"
+
+
+def _type_of(shape: Any) -> str:
+    kind = shape.get("type", "any") if isinstance(shape, dict) else "any"
+    if kind == "array" and isinstance(shape.get("items"), dict):
+        return f"[{shape['items'].get('type', 'any')}, …]"
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)

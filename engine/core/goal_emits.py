@@ -1,0 +1,248 @@
+"""What each row of the goal table records: one event, built from the run and what its state saw."""
+
+from typing import Any
+
+from stepfold.engine.capabilities.lifecycle import Refused
+from stepfold.engine.capabilities.router import search as search_capabilities
+from stepfold.engine.contract.repair import repair_for
+from stepfold.engine.core import guards
+from stepfold.engine.core.backoff import delay_of
+from stepfold.engine.core.framing import changed_sections, estimated_tokens
+from stepfold.engine.core.goal_sees import Acting, Checking, taken_arguments
+from stepfold.engine.core.machine import Emit, Head
+from stepfold.engine.core.profile import infer_profile_from_goal
+from stepfold.events import vocabulary as v
+from stepfold.projections.digest import digest_of
+from stepfold.projections.evidence import unmet
+from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.prompt import request_digest
+from stepfold.projections.state import Run, microseconds
+
+
+def profile(run: Run, given: Any, head: Head) -> v.Decided:
+    """The caller's profile, or the one that the goal's words suggest."""
+    config = config_of(run)
+    if config.profile:
+        return v.ProfileInferred(*head, profile=config.profile, source="caller")
+    return v.ProfileInferred(*head, profile=infer_profile_from_goal(config.goal), source="goal")
+
+
+def observation(run: Run, given: Any, head: Head) -> v.Decided:
+    """The pending observation becomes a turn."""
+    call_id, _ = run.goal.pending or ("", 0)
+    return v.ObservationRecorded(*head, call_id=call_id)
+
+
+def finished(status: str) -> Emit:
+    """The end of the run, with this status."""
+
+    def emit(run: Run, given: Any, head: Head) -> v.Decided:
+        return v.RunFinished(*head, status=status)
+
+    return emit
+
+
+def guard(name: str) -> Emit:
+    """That this guard tripped."""
+
+    def emit(run: Run, given: Any, head: Head) -> v.Decided:
+        return v.GuardTripped(*head, guard=name)
+
+    return emit
+
+
+def context(run: Run, given: Any, head: Head) -> v.Decided:
+    """Opens the next step: the framing, as far as it changed."""
+    version, run_id, seq, step, ts, row, to = head
+    sections = changed_sections(run)
+    return v.ContextBuilt(
+        version, run_id, seq, step + 1, ts, row, to, sections=sections, tokens=estimated_tokens(run, sections)
+    )
+
+
+def compaction(run: Run, given: Any, head: Head) -> v.Decided:
+    """How many turns go, and how many stay."""
+    count = guards.turns_to_drop(run)
+    return v.ContextCompacted(*head, dropped=count, kept=len(run.history.turns) - count)
+
+
+def ask(run: Run, given: Any, head: Head) -> v.Decided:
+    """The intent to ask the model, with the digest of exactly what it is asked."""
+    config = config_of(run)
+    return v.ModelStarted(
+        *head,
+        call_id=f"model-{run.call + 1}",
+        model=config.model,
+        digest=request_digest(run, config.generation.max_tokens),
+        max_tokens=config.generation.max_tokens,
+    )
+
+
+def completed(run: Run, given: Any, head: Head) -> v.Decided:
+    """The reply is taken."""
+    return v.ModelCompleted(*head, call_id=run.call_id)
+
+
+def retry(run: Run, given: v.ModelErred, head: Head) -> v.Decided:
+    """The next attempt, and how long until then."""
+    delay = delay_of(run.config.retry, run.attempt, given.retry_after, run.call_id)
+    return v.RetryScheduled(*head, call_id=run.call_id, attempt=run.attempt + 1, delay=delay, why=given.error)
+
+
+def model_failed(run: Run, given: v.ModelErred, head: Head) -> v.Decided:
+    """No reply came of this call."""
+    return v.ModelFailed(*head, call_id=run.call_id, error=given.error)
+
+
+def model_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
+    """The call is given up because the run is."""
+    return v.ModelFailed(*head, call_id=run.call_id, error="cancelled")
+
+
+def rejected(run: Run, given: Any, head: Head) -> v.Decided:
+    """The reply is no action; the repair is recorded where its text is new."""
+    text = repair_for(given)
+    digest = digest_of(text)
+    repair = v.Section("repair", digest, "" if digest in run.goal.texts else text)
+    return v.ActionRejected(
+        *head, call_id=f"call_{run.call}", error=given.error, detail=given.detail, repair=repair
+    )
+
+
+def accepted(run: Run, given: Any, head: Head) -> v.Decided:
+    """The reply is an action; its arguments stay where they lie, in the reply."""
+    return v.ActionParsed(
+        *head, call_id=f"call_{run.call}", name=given.name, start=given.start, end=given.end
+    )
+
+
+def found(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The ranked capabilities."""
+    names = search_capabilities(given.arguments["query"], tuple(run.manifests.values()))
+    return v.CapabilitiesFound(*head, call_id=given.call_id, names=names)
+
+
+def found_again(run: Run, given: Checking, head: Head) -> v.Decided:
+    """The search result that stands when the escalation found the goal unmet."""
+    return found(run, Acting(given.call_id, taken_arguments(run)), head)
+
+
+def loaded(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The valid names, each once, and the others."""
+    names = dict.fromkeys(given.arguments["names"])
+    return v.CapabilitiesLoaded(
+        *head,
+        call_id=given.call_id,
+        loaded=tuple(name for name in names if name in run.manifests),
+        failed=tuple(name for name in names if name not in run.manifests),
+    )
+
+
+def call_rejected(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The hop that refused, and what would be right."""
+    refused = given.admission
+    assert isinstance(refused, Refused)
+    return v.ToolRejected(
+        *head, call_id=given.call_id, name=refused.name, hop=refused.hop, reason=refused.reason
+    )
+
+
+def worker_refused(run: Run, given: Acting, head: Head) -> v.Decided:
+    """Workers are not to be had in this run."""
+    reason = "no worker slot is free (worker_slots = 0): do the task yourself, with capability_call"
+    return v.ToolRejected(*head, call_id=given.call_id, name="worker_dispatch", hop="dispatch", reason=reason)
+
+
+def call(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The intent to run an admitted capability."""
+    admitted = given.admission
+    assert admitted is not None
+    assert not isinstance(admitted, Refused)
+    return v.ToolStarted(
+        *head,
+        call_id=given.call_id,
+        name=admitted.name,
+        key=run.slots[0].key,
+        arguments=v.Raw(admitted.arguments) if admitted.changed else v.NULL,
+        notes=admitted.notes,
+    )
+
+
+def remember(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The intent to write into the memory of later runs."""
+    return v.ToolStarted(*head, call_id=given.call_id, name="memory_write", key=run.slots[0].key)
+
+
+def tool_completed(run: Run, given: v.ToolReturned, head: Head) -> v.Decided:
+    """The result is folded."""
+    return v.ToolCompleted(
+        *head,
+        call_id=run.slots[0].call_id,
+        error=given.error,
+        output_bytes=given.size or len(given.content.encode("utf-8", "surrogatepass")),
+        duration=_duration(run),
+    )
+
+
+def tool_failed(run: Run, given: v.ToolErred, head: Head) -> v.Decided:
+    """The call raised."""
+    return v.ToolFailed(*head, call_id=run.slots[0].call_id, error=given.error, duration=_duration(run))
+
+
+def tool_lost(run: Run, given: Any, head: Head) -> v.Decided:
+    """Nobody knows whether the call took effect."""
+    return v.ToolFailed(*head, call_id=run.slots[0].call_id, error="lost")
+
+
+def tool_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
+    """The call is given up because the run is."""
+    return v.ToolFailed(*head, call_id=run.slots[0].call_id, error="cancelled")
+
+
+def check_started(run: Run, given: Checking, head: Head) -> v.Decided:
+    """The next wanted check."""
+    check_id = given.left[0]
+    return v.CheckStarted(*head, check_id=check_id, key=f"check:{check_id}:{run.goal.checks_run + 1}")
+
+
+def evidence(run: Run, given: Checking, head: Head) -> v.Decided:
+    """What the last started check showed."""
+    landed = run.goal.check_landed
+    passed = isinstance(landed, v.CheckReturned) and landed.exit_code == 0
+    return v.EvidenceRecorded(*head, check_id=run.goal.checked[-1], passed=passed)
+
+
+def judged(run: Run, given: Checking, head: Head) -> v.Decided:
+    """Where the goal stands."""
+    still = unmet(checks_of(run), run.goal.evidence, run.goal.mutations)
+    return v.ChecksJudged(*head, call_id=given.call_id, unmet=still, unknown=given.unknown)
+
+
+def finish_accepted(by: str) -> Emit:
+    """The goal is met."""
+
+    def emit(run: Run, given: Any, head: Head) -> v.Decided:
+        return v.FinishAccepted(*head, call_id=given.call_id, by=by)
+
+    return emit
+
+
+def finish_rejected(run: Run, given: Acting, head: Head) -> v.Decided:
+    """Exactly which checks are unmet."""
+    still = unmet(checks_of(run), run.goal.evidence, run.goal.mutations)
+    return v.FinishRejected(*head, call_id=given.call_id, unmet=still)
+
+
+def asked(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The model waits for a person."""
+    return v.UserAsked(*head, call_id=given.call_id)
+
+
+def resumed(run: Run, given: Any, head: Head) -> v.Decided:
+    """The answer is taken up."""
+    return v.RunResumed(*head)
+
+
+def _duration(run: Run) -> float:
+    slot = run.slots[0]
+    return (microseconds(slot.landed_at) - microseconds(slot.started_at)) / 1_000_000

@@ -1,0 +1,151 @@
+"""Guards of the goal table: conditions on the run, read after "if". Each returns a real bool.
+
+`given` is what the state's eye gave with its word (see `goal_sees`). Thresholds and caps come from the run's configuration.
+"""
+
+from typing import Any
+
+import msgspec
+
+from stepfold.engine.capabilities.lifecycle import Refused
+from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
+from stepfold.events.vocabulary import ModelErred
+from stepfold.projections.evidence import unmet
+from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.state import Run
+
+
+def observation_pending(run: Run, given: Any) -> bool:
+    """An arm has run and its observation is not in the history yet.
+
+    Earned by arms that left the loop early: their result was in the transcript and the model never
+    saw it. So the flush stands above every other row, at the top of a step and at the end.
+    """
+    return run.goal.pending is not None
+
+
+def cancel_requested(run: Run, given: Any) -> bool:
+    """Somebody wants the run to end. Stands above whatever a state could start."""
+    return run.cancel
+
+
+def steps_spent(run: Run, given: Any) -> bool:
+    """All steps are used up. A model that never speaks JSON stops here too, for rejections use steps."""
+    return run.step >= config_of(run).max_steps
+
+
+def memory_unrecalled(run: Run, given: Any) -> bool:
+    """The memory of earlier runs has been asked and has not answered yet."""
+    return "memory" in run.due
+
+
+def context_unbuilt(run: Run, given: Any) -> bool:
+    """This step's context is still to be built: the last one built belongs to a call already made."""
+    return run.goal.context_step <= run.call
+
+
+def over_window(run: Run, given: Any) -> bool:
+    """The request is larger than the model's window, and there are old turns that can go.
+
+    Earned by servers that cut a long prompt at the front without a word, framing first.
+    """
+    tokens = (len(run.goal.system) + run.history.characters) // CHARACTERS_A_TOKEN
+    return tokens > config_of(run).context_window and turns_to_drop(run) > 0
+
+
+def turns_to_drop(run: Run) -> int:
+    """How many of the oldest turns (whole pairs, the seed turn stays) bring the request to half a window."""
+    history = run.history
+    room = config_of(run).context_window * CHARACTERS_A_TOKEN // 2 - len(run.goal.system)
+    characters = history.characters
+    droppable = max(0, len(history.turns) - 3)
+    count = 0
+    while count < droppable and characters > room:
+        characters -= len(history.turns[1 + count].content)
+        count += 1
+    while count < droppable and history.turns[1 + count].role == "tool":
+        count += 1
+    return count
+
+
+def retryable(run: Run, given: Any) -> bool:
+    """The failed attempt may be tried again: the server said so, and attempts are left.
+
+    Earned by runs of an hour that a single 503 ended.
+    """
+    error = run.model_landed
+    if not isinstance(error, ModelErred) or not error.retryable:
+        return False
+    return run.attempt + 1 < run.config.retry.attempts
+
+
+def action_repeats(run: Run, given: Any) -> bool:
+    """The same action as the last one, whatever the order of its keys.
+
+    A rejected reply in between breaks nothing: the model has still done the same twice.
+    """
+    now, before = run.goal.action, run.goal.previous_action
+    if now is None or before is None or now.name != before.name:
+        return False
+    return now.arguments == before.arguments or _sorted(now.arguments) == _sorted(before.arguments)
+
+
+def _sorted(arguments: str) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted")
+
+
+def has_no_automatic_verifier_evidence(run: Run, given: Any) -> bool:
+    """No command-backed check could ever produce evidence.
+
+    Earned by a model that could not satisfy a check that nobody could run, and called `verify` until
+    the steps were gone, hoping that the answer would change. Better to hand the run back.
+    """
+    return not checks_of(run)
+
+
+def checks_missing(run: Run, given: Any) -> bool:
+    """Some acceptance check has no fresh passing evidence."""
+    return bool(unmet(checks_of(run), run.goal.evidence, run.goal.mutations))
+
+
+def evidence_complete(run: Run, given: Any) -> bool:
+    """Every acceptance check has fresh passing evidence; so does a goal without any check.
+
+    Earned by small models that say "done" as soon as a repair confuses them.
+    """
+    return not checks_missing(run, given)
+
+
+def checks_configured(run: Run, given: Any) -> bool:
+    """There is something to verify. Without it, a repeated search is no reason to believe the goal met."""
+    return bool(checks_of(run))
+
+
+def check_left(run: Run, given: Any) -> bool:
+    """A wanted check has not run yet under this action."""
+    return bool(given.left)
+
+
+def check_open(run: Run, given: Any) -> bool:
+    """A check is running."""
+    return any(key.startswith("check:") for key in run.due)
+
+
+def call_refused(run: Run, given: Any) -> bool:
+    """A hop of the call's lifecycle says no."""
+    return isinstance(given.admission, Refused)
+
+
+def faulted(run: Run, given: Any) -> bool:
+    """The run can't go on: the model failed for good."""
+    return bool(run.fault)
+
+
+def completed(run: Run, given: Any) -> bool:
+    """The goal was found met."""
+    return run.goal.verdict == "completed"
+
+
+def user_asked(run: Run, given: Any) -> bool:
+    """The model waits for a person."""
+    return run.goal.verdict == "awaiting_user"

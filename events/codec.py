@@ -1,0 +1,120 @@
+"""The one encoder and decoder of an event: canonical bytes out, one of the union (or `Unknown`) in.
+
+Canonical means: the field order of the structs, defaults left out, UTF-8, no white space, no line
+feed. Two engines that fold the same facts write the same bytes, which is what replay compares.
+
+Python text can hold half a surrogate pair (a model's reply that says so in JSON, a file name), and
+UTF-8 can't. Such a half is written as U+FDD0, a noncharacter, and four hex digits; a real U+FDD0 is
+written the same way, so the escape is reversible and every line stays valid JSON for other tools.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stepfold.events import upcasters
+from stepfold.events.vocabulary import KINDS, VERSION, AnyEvent, Event, Unknown
+
+_MARK = "\ufdd0"
+_MARK_BYTES = _MARK.encode()
+_UNWRITABLE = re.compile("[\ud800-\udfff\ufdd0]")
+_ESCAPED = re.compile("\ufdd0([0-9a-f]{4})")
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyEvent).decode
+
+
+class _Head(Struct):
+    v: int
+    run_id: str
+    seq: int
+    step: int
+    ts: str
+    kind: str
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+class LineError(ValueError):
+    """A line that is no event. The text says what is wrong with it, in one line."""
+
+
+class NewerVersion(LineError):
+    """The line was written by a later schema than this engine knows."""
+
+
+def encode(event: Event) -> bytes:
+    """The canonical bytes of an event, without the line feed."""
+    try:
+        line = _encode(event)
+    except UnicodeEncodeError:
+        return _encode(_map_text(event, _escape))
+    return _encode(_map_text(event, _escape)) if _MARK_BYTES in line else line
+
+
+def decode(line: bytes) -> AnyEvent | Unknown:
+    """Read one line. Older versions are upcast; unknown kinds come back as `Unknown`.
+
+    Raises LineError (what is wrong) and its NewerVersion.
+    """
+    try:
+        event = _decode(line)
+        if event.v != VERSION:
+            return _decode_other_version(line)
+    except msgspec.ValidationError as error:
+        return _decode_unfitting(line, error)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise LineError(f"not a JSON object: {error}") from error
+    return _map_text(event, _unescape) if _MARK_BYTES in line else event
+
+
+def _decode_unfitting(line: bytes, error: msgspec.ValidationError) -> AnyEvent | Unknown:
+    try:
+        head = _decode_head(line)
+    except msgspec.ValidationError:
+        # Versions before 1 had another envelope, so the head alone tells nothing about them.
+        return _decode_other_version(line, error)
+    if head.v != VERSION:
+        return _decode_other_version(line, error)
+    if head.kind in KINDS:
+        raise LineError(f"{head.kind} at seq {head.seq}: {error}") from error
+    return Unknown(head.v, head.run_id, head.seq, head.step, head.ts, head.kind)
+
+
+def _decode_other_version(line: bytes, error: Exception | None = None) -> AnyEvent | Unknown:
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.ValidationError as problem:
+        raise LineError(f"no event: {problem}") from problem
+    version = fields.get("v")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise LineError(f"no event: {error or 'the field v (schema version) is missing'}")
+    if version > VERSION:
+        raise NewerVersion(f"schema version {version}, this engine reads up to {VERSION}: upgrade stepfold")
+    if version == VERSION:
+        raise LineError(f"no event: {error}")
+    return decode(_encode(upcasters.upcast(fields, version)))
+
+
+def _map_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, tuple):
+        return tuple(_map_text(item, change) for item in value)
+    if isinstance(value, Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        changed = {name: _map_text(item, change) for name, item in fields.items()}
+        return msgspec.structs.replace(value, **{n: v for n, v in changed.items() if v is not fields[n]})
+    return value
+
+
+def _escape(text: str) -> str:
+    return _UNWRITABLE.sub(lambda found: f"{_MARK}{ord(found[0]):04x}", text)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

@@ -1,0 +1,150 @@
+"""The JSONL file of one run: the truth. Appended by one write a batch, read line by line, never rewritten."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from stepfold.events.codec import LineError, NewerVersion, decode
+from stepfold.events.vocabulary import AnyEvent, Unknown
+
+
+class LogError(Exception):
+    """A log that can't be read or written: which file, which line (from 1), why, and what to do."""
+
+    def __init__(self, path: Path, why: str, line: int = 0) -> None:
+        self.path = path
+        self.line = line
+        self.why = why
+        super().__init__(f"{path}{f':{line}' if line else ''}: {why}")
+
+
+class NewerLog(LogError):
+    """The log was written by a newer stepfold."""
+
+
+class Recorded(NamedTuple):
+    """A line as recorded, without its line feed, and the event it holds."""
+
+    line: bytes
+    event: AnyEvent | Unknown
+
+
+class Log(NamedTuple):
+    """A whole log in memory. `torn` is what a crash left of a last line: reported, never guessed at."""
+
+    records: tuple[Recorded, ...]
+    torn: bytes
+
+
+def read_log(path: Path) -> Log:
+    """Read a whole log. Raises LogError, naming the line, for anything but a torn end."""
+    torn: list[bytes] = []
+    records = tuple(records_of(path, torn))
+    if not records:
+        raise LogError(path, "no whole event in it: not a trace, or a run that never began")
+    return Log(records, b"".join(torn))
+
+
+def records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
+    """Stream a log in bounded memory. What is torn at the end is put into `torn`.
+
+    Raises LogError naming the line: no event, a gap or a duplicate of `seq`, another run's line.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _records(path, file, torn)
+    except OSError as error:
+        raise LogError(path, f"can't be read: {error.strerror or error}") from error
+
+
+def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[Recorded]:
+    run_id = ""
+    expected = 0
+    # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
+    for number, raw in enumerate(lines, start=1):
+        line = raw.removesuffix(b"\n")
+        try:
+            event = decode(line)
+        except NewerVersion as error:
+            raise NewerLog(path, str(error), number) from error
+        except LineError as error:
+            if line is raw or line == raw:
+                torn.append(raw)
+                return
+            raise LogError(path, str(error), number) from error
+        if event.seq != expected:
+            raise LogError(path, _order(event.seq, expected), number)
+        if number > 1 and event.run_id != run_id:
+            raise LogError(path, f"seq {event.seq} belongs to run {event.run_id}, not {run_id}", number)
+        run_id = event.run_id
+        expected += 1
+        yield Recorded(line, event)
+
+
+def _order(seq: int, expected: int) -> str:
+    if seq > expected:
+        return f"seq {expected} is missing: the line after seq {expected - 1} is seq {seq}"
+    if seq == expected - 1:
+        return f"seq {seq} stands twice"
+    return f"seq {seq} stands where seq {expected} belongs"
+
+
+class Journal:
+    """The append side of one run's file, held by one process at a time.
+
+    Each `append` is one unbuffered write, so that an intent is in the file before its effect starts
+    and a landing as soon as it lands. A write that fails part way (a full disk) is taken back, so
+    that what was recorded before stays whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file. Raises LogError when another process holds it or it can't be opened."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise LogError(path, f"can't be written: {error.strerror}; choose another --store") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._file)
+            raise LogError(
+                path, "another process is writing this run; wait for it, or stop it first"
+            ) from error
+        self._size = os.fstat(self._file).st_size
+
+    def append(self, lines: bytes) -> None:
+        """Write a batch of whole lines, each with its line feed. Raises LogError; the file stays whole."""
+        try:
+            written = os.write(self._file, lines)
+            if written != len(lines):
+                raise OSError(28, "No space left on device")
+        except OSError as error:
+            os.ftruncate(self._file, self._size)
+            raise LogError(
+                self.path,
+                f"can't be written: {error.strerror}; all before it is safe. "
+                "Free some space, then `stepfold resume` goes on from there",
+            ) from error
+        self._size += written
+
+    def cut(self, torn: bytes) -> None:
+        """Cut what a crash left of a last line."""
+        self._size -= len(torn)
+        os.ftruncate(self._file, self._size)
+
+    def end_last_line(self) -> None:
+        """Give a last line that is whole but for its line feed that line feed."""
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            self.append(b"\n")
+
+    def sync(self) -> None:
+        """Force what was written onto the disk."""
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._file)

@@ -1,0 +1,295 @@
+"""How the events of the strict goal loop change the run."""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from stepfold.events.configuration import CheckSpec, GoalConfig
+from stepfold.events.vocabulary import (
+    ActionParsed,
+    ActionRejected,
+    CapabilitiesFound,
+    CapabilitiesLoaded,
+    CheckReturned,
+    ChecksJudged,
+    CheckStarted,
+    ContextBuilt,
+    ContextCompacted,
+    EvidenceRecorded,
+    FinishAccepted,
+    FinishRejected,
+    GuardTripped,
+    MemoryRecalled,
+    Message,
+    ObservationRecorded,
+    ProfileInferred,
+    RunFinished,
+    RunResumed,
+    ToolCall,
+    ToolCompleted,
+    ToolFailed,
+    ToolRejected,
+    UserAnswered,
+    UserAsked,
+)
+from stepfold.projections import transcript
+from stepfold.projections.digest import digest_of
+from stepfold.projections.effects import Listen, RecallMemory, RunCheck
+from stepfold.projections.evidence import Evidence
+from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot
+
+LISTEN = "user"
+"""The key of the effect that waits for a person."""
+
+COMPACTED_LINE_CHARACTERS = 200
+
+
+class _CapabilityCall(Struct):
+    capability: str
+    arguments: Raw
+
+
+class _Said(Struct):
+    summary: str = ""
+    question: str = ""
+
+
+_decode_call = msgspec.json.Decoder(_CapabilityCall).decode
+_decode_said = msgspec.json.Decoder(_Said).decode
+
+
+def config_of(run: Run) -> GoalConfig:
+    """The configuration of a goal run."""
+    return run.config if isinstance(run.config, GoalConfig) else NOT_STARTED
+
+
+def profile_inferred(run: Run, event: ProfileInferred) -> None:
+    """The profile is known; memory is asked for what fits the goal."""
+    config = config_of(run)
+    run.goal.profile = event.profile
+    if config.memory:
+        run.due["memory"] = RecallMemory("memory", config.goal)
+
+
+def memory_recalled(run: Run, event: MemoryRecalled) -> None:
+    """The hits stand in the framing from now on."""
+    run.goal.recalled = True
+    run.goal.hits = event.hits
+
+
+def observation_recorded(run: Run, event: ObservationRecorded) -> None:
+    """All that the transcript gained since the mark becomes the tool turn of its call."""
+    goal = run.goal
+    if goal.pending is None:
+        return
+    call_id, mark = goal.pending
+    goal.pending = None
+    run.history.append(Message("tool", "\n".join(goal.transcript[mark:]), tool_call_id=call_id))
+
+
+def section_inputs(goal: GoalState) -> tuple[object, ...]:
+    """All that the framing depends on beside the configuration: the same inputs, the same sections."""
+    return (goal.profile, goal.hits, tuple(goal.loaded), goal.compacted)
+
+
+def context_built(run: Run, event: ContextBuilt) -> None:
+    """Opens a step. Sections are listed only when one of them changed."""
+    goal = run.goal
+    goal.context_step = event.step
+    if not event.sections:
+        return
+    for section in event.sections:
+        if section.text:
+            goal.texts[section.digest] = section.text
+    goal.section_inputs = section_inputs(goal)
+    goal.sections = tuple((section.name, section.digest) for section in event.sections)
+    goal.system = "\n\n".join(goal.texts.get(digest, "") for _, digest in goal.sections)
+    goal.system_digest = digest_of(goal.system)
+
+
+def context_compacted(run: Run, event: ContextCompacted) -> None:
+    """The oldest turns leave the prompt; the first line of each stays in the framing."""
+    dropped = run.history.drop(event.dropped)
+    lines = tuple(_first_line(turn) for turn in dropped if turn.role == "tool")
+    run.goal.compacted = (*run.goal.compacted, *lines)[-20:]
+
+
+def _first_line(turn: Message) -> str:
+    head, _, _ = turn.content.partition("\n")
+    return f"{turn.tool_call_id}: {head[:COMPACTED_LINE_CHARACTERS]}"
+
+
+def action_parsed(run: Run, event: ActionParsed) -> None:
+    """The action of the step; from here on the transcript belongs to its observation."""
+    goal = run.goal
+    arguments = run.reply[event.start : event.end]
+    goal.previous_action = goal.action
+    goal.action = Action(event.name, arguments)
+    goal.actions += 1
+    goal.checked = []
+    run.history.append(
+        Message("assistant", run.reply, tool_calls=(ToolCall(event.call_id, event.name, arguments),))
+    )
+    name, inner = called(goal.action)
+    run.slots = [Slot(event.call_id, name, inner, f"tool:{event.step}.0")]
+    goal.transcript.append(transcript.action_line(event.call_id, event.name, arguments))
+    goal.pending = (event.call_id, len(goal.transcript))
+
+
+def action_rejected(run: Run, event: ActionRejected) -> None:
+    """The reply stays as plain text beside its error: a malformed call in the turns is refused for ever."""
+    goal = run.goal
+    goal.rejected += 1
+    if event.repair.text:
+        goal.texts[event.repair.digest] = event.repair.text
+    run.history.append(Message("assistant", run.reply, tool_call_id=event.call_id))
+    goal.transcript.append(transcript.rejected_line(event.call_id, event.error, event.detail))
+    goal.pending = (event.call_id, len(goal.transcript))
+    goal.transcript.append(goal.texts.get(event.repair.digest, event.detail))
+
+
+def capabilities_found(run: Run, event: CapabilitiesFound) -> None:
+    """The search result."""
+    run.goal.transcript.append(transcript.found_lines(event.names, run.manifests))
+
+
+def capabilities_loaded(run: Run, event: CapabilitiesLoaded) -> None:
+    """What is loaded may be called."""
+    run.goal.loaded.update(dict.fromkeys(event.loaded))
+    run.goal.transcript.append(transcript.loaded_lines(event.loaded, event.failed, tuple(run.manifests)))
+
+
+def tool_rejected(run: Run, event: ToolRejected) -> None:
+    """The call did not run."""
+    run.goal.transcript.append(transcript.refused_line(event.name, event.hop, event.reason))
+
+
+def called(action: Action) -> tuple[str, bytes]:
+    """The tool that an action runs, and its arguments as the model wrote them.
+
+    A capability's arguments lie inside those of `capability_call`.
+    """
+    arguments = action.arguments.encode("utf-8", "surrogatepass")
+    if action.name != "capability_call":
+        return action.name, arguments
+    try:
+        call = _decode_call(arguments)
+    except msgspec.DecodeError:
+        return action.name, arguments
+    return call.capability, bytes(call.arguments)
+
+
+def _said(action: Action | None) -> _Said:
+    try:
+        return _Said() if action is None else _decode_said(action.arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return _Said()
+
+
+def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
+    """The result is observed; a call that changes the workspace makes older evidence stale."""
+    if not run.slots:
+        return
+    slot = run.slots[0]
+    run.due.pop(slot.key, None)
+    manifest = run.manifests.get(slot.name)
+    if manifest is not None and manifest.mutates:
+        run.goal.mutations += 1
+    run.goal.transcript.append(transcript.result_lines(slot.name, slot.landed, event.error))
+
+
+def check_started(run: Run, event: CheckStarted) -> None:
+    """One check is due."""
+    run.goal.check_landed = None
+    run.goal.checks_run += 1
+    run.due[event.key] = RunCheck(event.key, event.check_id)
+    run.goal.checked.append(event.check_id)
+
+
+def check_returned(run: Run, event: CheckReturned) -> None:
+    """A check's result waits to be recorded."""
+    run.goal.check_landed = event
+
+
+def evidence_recorded(run: Run, event: EvidenceRecorded) -> None:
+    """What the check showed, as of the workspace now."""
+    goal = run.goal
+    landed = goal.check_landed
+    run.due = {key: effect for key, effect in run.due.items() if not isinstance(effect, RunCheck)}
+    exit_code, digest = (landed.exit_code, landed.digest) if isinstance(landed, CheckReturned) else (None, "")
+    command = next((check.command for check in checks_of(run) if check.id == event.check_id), "")
+    goal.evidence[event.check_id] = Evidence(
+        event.check_id, command, exit_code, digest, event.step, goal.mutations
+    )
+    goal.transcript.append(transcript.evidence_lines(event.check_id, landed))
+    goal.check_landed = None
+
+
+def checks_of(run: Run) -> tuple[CheckSpec, ...]:
+    """The acceptance checks of the run; none under manual verification."""
+    config = config_of(run)
+    return config.checks if config.verification == "commands" else ()
+
+
+def checks_judged(run: Run, event: ChecksJudged) -> None:
+    """Where the goal stands."""
+    ids = [check.id for check in checks_of(run)]
+    run.goal.transcript.append(transcript.judged_lines(event.unmet, event.unknown, ids))
+
+
+def guard_tripped(run: Run, event: GuardTripped) -> None:
+    """A guard took over; what it says is part of the transcript."""
+    match event.guard:
+        case "verify_repeats":
+            run.goal.verdict = "missing_evidence"
+            run.goal.transcript.append(transcript.VERIFY_GUARD)
+        case "search_repeats":
+            run.goal.transcript.append(transcript.SEARCH_GUARD)
+        case "steps_spent":
+            run.status = "step_cap"
+
+
+def finish_accepted(run: Run, event: FinishAccepted) -> None:
+    """The run may end as completed."""
+    goal = run.goal
+    goal.verdict = "completed"
+    if event.by == "finish":
+        goal.summary = _said(goal.action).summary
+    goal.transcript.append(transcript.finish_accepted_line(event.by, goal.summary))
+
+
+def finish_rejected(run: Run, event: FinishRejected) -> None:
+    """The model reads which checks are unmet."""
+    run.goal.transcript.append(transcript.finish_rejected_line(event.unmet))
+
+
+def user_asked(run: Run, event: UserAsked) -> None:
+    """The question is the run's summary until it is answered."""
+    goal = run.goal
+    goal.verdict = "awaiting_user"
+    goal.summary = _said(goal.action).question
+    goal.transcript.append(f"ask_user: {goal.summary}")
+
+
+def user_answered(run: Run, event: UserAnswered) -> None:
+    """The answer waits to be taken up."""
+    run.goal.answer = event.text
+
+
+def run_resumed(run: Run, event: RunResumed) -> None:
+    """The answer becomes a user turn; the run is open again."""
+    goal = run.goal
+    answer = goal.answer or ""
+    goal.answer = None
+    goal.verdict = ""
+    goal.summary = ""
+    run.status = ""
+    goal.transcript.append(f"user: {answer}")
+    run.history.append(Message("user", answer))
+
+
+def run_finished(run: Run, event: RunFinished) -> None:
+    """The end, or the rest until somebody answers."""
+    run.status = event.status
+    run.due.clear()
+    if event.status == "awaiting_user":
+        run.due[LISTEN] = Listen(LISTEN)

@@ -1,0 +1,142 @@
+"""How the events that both loops share change the run."""
+
+from stepfold.events.configuration import GoalConfig
+from stepfold.events.vocabulary import (
+    NULL,
+    CancelRequested,
+    EffectLost,
+    Message,
+    ModelCompleted,
+    ModelErred,
+    ModelFailed,
+    ModelReplied,
+    ModelStarted,
+    RetryScheduled,
+    RunReopened,
+    RunStarted,
+    SandboxProbed,
+    ToolErred,
+    ToolReturned,
+    ToolStarted,
+    WaitEnded,
+)
+from stepfold.projections.effects import AskModel, CallTool, Wait
+from stepfold.projections.state import Run, Slot, microseconds
+
+
+def run_started(run: Run, event: RunStarted) -> None:
+    """Take the configuration; every loop begins in the state `opening`."""
+    config = event.config
+    run.run_id = event.run_id
+    run.parent = event.parent
+    run.engine = event.engine
+    run.config = config
+    run.started_ts = event.ts
+    run.manifests = {manifest.name: manifest for manifest in config.manifests}
+    run.state = "opening"
+    if isinstance(config, GoalConfig):
+        run.loop = "goal"
+        run.history.append(Message("user", config.goal))
+        return
+    run.loop = "tools"
+    for message in event.input:
+        run.history.append(message)
+
+
+def run_reopened(run: Run, event: RunReopened) -> None:
+    """A later life of the run; what is due is started again by the shell."""
+
+
+def sandbox_probed(run: Run, event: SandboxProbed) -> None:
+    """Remember which sandbox this process has."""
+    run.backend = event.backend
+
+
+def cancel_requested(run: Run, event: CancelRequested) -> None:
+    """Rows at the checkpoints and in the waiting states act on it."""
+    run.cancel = True
+
+
+def model_started(run: Run, event: ModelStarted) -> None:
+    """One logical call; its first attempt is due."""
+    run.call += 1
+    run.call_id = event.call_id
+    run.attempt = 0
+    run.model_landed = None
+    _attempt(run, event.model, event.max_tokens)
+
+
+def _attempt(run: Run, model: str, max_tokens: int | None) -> None:
+    key = f"model:{run.call_id}:{run.attempt}"
+    run.due[key] = AskModel(key, run.call_id, run.call, run.attempt, model, max_tokens)
+    run.asking = (model, max_tokens)
+
+
+def model_replied(run: Run, event: ModelReplied) -> None:
+    """A reply waits to be taken; it is paid for whatever becomes of it."""
+    run.model_landed = event
+    run.usage = run.usage.plus(event)
+
+
+def model_erred(run: Run, event: ModelErred) -> None:
+    """A failed attempt waits to be judged."""
+    run.model_landed = event
+
+
+def retry_scheduled(run: Run, event: RetryScheduled) -> None:
+    """The next attempt is due, at once or after the backoff."""
+    run.attempt = event.attempt
+    run.model_landed = None
+    if not run.config.retry.sleep or event.delay <= 0:
+        _attempt(run, *run.asking)
+        return
+    key = f"wait:{run.call_id}:{event.attempt}"
+    run.due[key] = Wait(key, microseconds(event.ts) + round(event.delay * 1_000_000))
+
+
+def wait_ended(run: Run, event: WaitEnded) -> None:
+    """After a backoff the attempt is due."""
+    if event.key.startswith("wait:"):
+        _attempt(run, *run.asking)
+
+
+def model_completed(run: Run, event: ModelCompleted) -> None:
+    """The reply is the loop's to read."""
+    if isinstance(run.model_landed, ModelReplied):
+        run.reply = run.model_landed.text
+    run.model_landed = None
+
+
+def model_failed(run: Run, event: ModelFailed) -> None:
+    """No reply: what flies for it is given up."""
+    run.fault = event.error
+    run.model_landed = None
+    run.due = {key: effect for key, effect in run.due.items() if not key.startswith(("model:", "wait:"))}
+
+
+def tool_started(run: Run, event: ToolStarted) -> None:
+    """A call is due, with the arguments as the model wrote them unless the gate changed them."""
+    slot = slot_of(run, event.key)
+    if slot is None:
+        return
+    slot.name = event.name
+    slot.started_at = event.ts
+    if event.arguments is not NULL:
+        slot.arguments = bytes(event.arguments)
+    run.due[slot.key] = CallTool(slot.key, slot.call_id, slot.name, slot.arguments)
+
+
+def tool_landed(run: Run, event: ToolReturned | ToolErred | EffectLost) -> None:
+    """A result waits in its slot until it is folded in call order."""
+    slot = slot_of(run, event.key)
+    if slot is not None:
+        slot.landed = event
+        slot.landed_at = event.ts
+
+
+def slot_of(run: Run, key: str) -> Slot | None:
+    """The call of this turn with that key."""
+    for slot in run.slots:
+        if slot.key == key:
+            return slot
+    return None

@@ -1,0 +1,69 @@
+"""The conversation of a run as turns: appended to, chained, compacted; never rebuilt."""
+
+from stepfold.events.vocabulary import Message
+from stepfold.projections.digest import digest_of
+
+
+def _chained(chain: str, turn: Message) -> str:
+    calls = "".join(f"\x1f{call.id}\x1f{call.name}\x1f{call.arguments}" for call in turn.tool_calls)
+    return digest_of(f"{chain}\x1e{turn.role}\x1f{turn.tool_call_id}\x1f{turn.content}{calls}")
+
+
+def _characters(turn: Message) -> int:
+    return len(turn.content) + sum(len(call.arguments) + len(call.name) for call in turn.tool_calls)
+
+
+class ConversationHistory:
+    """The turns after the system turn.
+
+    `chains[i]` is the digest of all turns up to the i-th, so that a request's digest costs the same
+    at step 1000 as at step 10, and a dropped turn only pops. `generation` counts the compactions: as
+    long as it stays, the turns were only added to.
+    """
+
+    __slots__ = ("chains", "characters", "generation", "turns")
+
+    def __init__(self) -> None:
+        self.turns: list[Message] = []
+        self.chains: list[str] = []
+        self.characters = 0
+        self.generation = 0
+
+    @property
+    def chain(self) -> str:
+        """The digest of all turns."""
+        return self.chains[-1] if self.chains else ""
+
+    def append(self, turn: Message) -> None:
+        """Add one turn at the end."""
+        self.chains.append(_chained(self.chain, turn))
+        self.turns.append(turn)
+        self.characters += _characters(turn)
+
+    def pop(self) -> Message:
+        """Take the last turn back (a useless assistant turn that is asked for again)."""
+        turn = self.turns.pop()
+        self.chains.pop()
+        self.characters -= _characters(turn)
+        self.generation += 1
+        return turn
+
+    def drop(self, count: int) -> tuple[Message, ...]:
+        """Drop the `count` oldest turns after the first one, and chain the rest anew."""
+        dropped = tuple(self.turns[1 : 1 + count])
+        kept = [self.turns[0], *self.turns[1 + count :]]
+        generation = self.generation
+        self.__init__()  # type: ignore[misc]
+        self.generation = generation + 1
+        for turn in kept:
+            self.append(turn)
+        return dropped
+
+    def clone(self) -> "ConversationHistory":
+        """An independent copy, for a fork."""
+        copy = ConversationHistory()
+        copy.turns = self.turns.copy()
+        copy.chains = self.chains.copy()
+        copy.characters = self.characters
+        copy.generation = self.generation
+        return copy

@@ -1,0 +1,97 @@
+"""How a run ended, folded from its log: the one owner of the list of statuses and of finishes."""
+
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from stepfold.projections.evidence import Evidence, listed, unmet
+from stepfold.projections.fold_goal import checks_of
+from stepfold.projections.state import Run
+from stepfold.projections.usage import Usage
+
+Finish = Literal["completed", "missing_evidence", "awaiting_user", "cancelled", "failed"]
+FINISHES: tuple[Finish, ...] = get_args(Finish)
+
+STATUSES: dict[str, Finish] = {
+    "completed": "completed",
+    "missing_evidence": "missing_evidence",
+    "step_cap": "missing_evidence",
+    "awaiting_user": "awaiting_user",
+    "cancelled": "cancelled",
+    "failed": "failed",
+    "unfinished": "failed",
+}
+"""Every status of a run, and the finish that it comes under. `step_cap` has no terminal event;
+`unfinished` is a log that simply stops: the run goes on elsewhere, or its process died."""
+
+EXIT_CODES: dict[Finish, int] = {
+    "completed": 0,
+    "failed": 1,
+    "missing_evidence": 4,
+    "awaiting_user": 5,
+    "cancelled": 130,
+}
+
+
+class LoopOutcome(Struct, frozen=True):
+    """What a goal run came to.
+
+    `steps` counts rejected replies too, `actions` only what was an action. `unmet` are the ids of the
+    checks without fresh passing evidence; `evidence` the last result of each check that ran.
+    """
+
+    run_id: str
+    finish: Finish
+    status: str
+    steps: int
+    actions: int
+    rejected: int
+    summary: str
+    unmet: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+    transcript: str
+    usage: Usage
+    mutations: int = 0
+    error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that `--json` prints; `trace` and `store` are added by whoever knows them."""
+        return {
+            "run_id": self.run_id,
+            "finish": self.finish,
+            "status": self.status,
+            "steps": self.steps,
+            "actions": self.actions,
+            "rejected": self.rejected,
+            "summary": self.summary,
+            "unmet": list(self.unmet),
+            "evidence": listed(self.evidence, self.mutations),
+            "usage": {
+                "model_calls": self.usage.model_calls,
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "total_tokens": self.usage.total_tokens,
+                "estimated": self.usage.estimated,
+            },
+        }
+
+
+def outcome(run: Run) -> LoopOutcome:
+    """The outcome of a run as far as its log goes."""
+    goal = run.goal
+    status = run.status or "unfinished"
+    return LoopOutcome(
+        run_id=run.run_id,
+        finish=STATUSES.get(status, "failed"),
+        status=status,
+        steps=run.step,
+        actions=goal.actions,
+        rejected=goal.rejected,
+        summary=goal.summary,
+        unmet=unmet(checks_of(run), goal.evidence, goal.mutations),
+        evidence=tuple(goal.evidence.values()),
+        transcript="\n".join(goal.transcript),
+        usage=run.usage,
+        mutations=goal.mutations,
+        error=run.fault,
+    )

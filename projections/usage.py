@@ -1,0 +1,30 @@
+"""What a run has cost: model calls and tokens, folded from the replies as they land."""
+
+from msgspec import Struct
+
+from stepfold.events.vocabulary import ModelReplied
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """Totals of a run. `estimated` says that at least one figure is ours and not the server's."""
+
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated: bool = False
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, reply: ModelReplied) -> "Usage":
+        """The totals after one more reply. A reply from the response cache is not billed again."""
+        if reply.cache == "hit":
+            return Usage(self.model_calls + 1, self.input_tokens, self.output_tokens, self.estimated)
+        return Usage(
+            self.model_calls + 1,
+            self.input_tokens + reply.input_tokens,
+            self.output_tokens + reply.output_tokens,
+            self.estimated or reply.estimated,
+        )
