@@ -1,0 +1,126 @@
+"""The hands of a goal run: which adapter carries out which effect."""
+
+import asyncio
+from collections.abc import Awaitable
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stepfold.engine.capabilities.checks import run_check
+from stepfold.engine.capabilities.memory import Memory
+from stepfold.engine.capabilities.native import CallContext, call
+from stepfold.engine.capabilities.sandbox import Limits
+from stepfold.engine.capabilities.workspace import Workspace
+from stepfold.engine.contract.schemas import envelope_schema
+from stepfold.engine.models.protocol import Model, Request
+from stepfold.engine.runtime.live import Landing
+from stepfold.events.vocabulary import (
+    BLANK,
+    NULL,
+    CheckReturned,
+    MemoryRecalled,
+    ModelErred,
+    ModelReplied,
+    ToolErred,
+    ToolReturned,
+)
+from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
+from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.prompt import FlatPrompt, goal_messages
+from stepfold.projections.state import Run
+
+HITS_AT_MOST = 3
+"""How many memories of earlier runs enter the framing."""
+
+
+class GoalEffects:
+    """Carries out the effects of goal runs of one project."""
+
+    def __init__(self, model: Model, project: Path, memory: Memory | None, limits: Limits) -> None:
+        self._model = model
+        self._workspace = Workspace(project)
+        self._memory = memory
+        self._limits = limits
+        self._flat = FlatPrompt()
+
+    def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
+        """Carry out one effect. What this raises lands as a failure of the effect."""
+        match effect:
+            case AskModel():
+                return self._ask(effect, run)
+            case CallTool(name="memory_write"):
+                return self._remember(effect, run)
+            case CallTool():
+                return self._call(effect, run)
+            case RunCheck():
+                return self._check(effect, run)
+            case RecallMemory():
+                return self._recall(effect)
+            case _:
+                raise TypeError(f"a goal run has no effect {type(effect).__name__}")
+
+    def _ask(self, effect: AskModel, run: Run) -> Landing | Awaitable[Landing]:
+        reply = self._model.reply(request_of(run, effect, self._flat))
+        if isawaitable(reply):
+            return _within(reply, config_of(run).model_request_timeout)
+        return reply  # type: ignore[return-value]
+
+    def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
+        context = CallContext(
+            workspace=self._workspace,
+            sandbox=run.backend,
+            memory=self._memory,
+            network=config_of(run).network,
+            limits=self._limits,
+        )
+        return call(effect.name, msgspec.json.decode(effect.arguments), context)
+
+    def _remember(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
+        if self._memory is None:
+            return ToolReturned(*BLANK, content="there is no memory in this run", error="NoMemory")
+        text: str = msgspec.json.decode(effect.arguments)["text"]
+        self._memory.write(text, run.run_id)
+        return ToolReturned(*BLANK, content="remembered for later runs of this project")
+
+    async def _check(self, effect: RunCheck, run: Run) -> CheckReturned:
+        spec = next(check for check in checks_of(run) if check.id == effect.check_id)
+        if not run.backend:
+            return CheckReturned(
+                *BLANK,
+                exit_code=None,
+                output="no sandbox to run it in: install bubblewrap, or set sandbox.backend = \"none\"",
+            )
+        return await run_check(spec, self._workspace, run.backend)
+
+    def _recall(self, effect: RecallMemory) -> MemoryRecalled:
+        hits = self._memory.recall(effect.query, HITS_AT_MOST) if self._memory is not None else ()
+        return MemoryRecalled(*BLANK, hits=tuple(hits))
+
+
+async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -> ModelReplied | ModelErred:
+    try:
+        return await asyncio.wait_for(reply, seconds)
+    except TimeoutError:
+        return ModelErred(
+            *BLANK,
+            error="timeout",
+            detail=f"no reply within {seconds:g} s; raise loop.model_request_timeout, or ask a faster model",
+        )
+
+
+def request_of(run: Run, effect: AskModel, flat: FlatPrompt) -> Request:
+    """The request of a model call, exactly: what `stepfold prompt` shows is built here too."""
+    generation = config_of(run).generation
+    constrained = generation.response_format == "json_schema"
+    return Request(
+        model=effect.model,
+        messages=goal_messages(run, generation, flat),
+        generation=generation,
+        max_tokens=effect.max_tokens,
+        response_schema=msgspec.Raw(envelope_schema()) if constrained else NULL,
+        response_name="action" if constrained else "",
+        call=effect.call,
+        attempt=effect.attempt,
+    )

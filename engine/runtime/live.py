@@ -1,0 +1,198 @@
+"""Live effects: a mailbox. What is due is started, what is gone from due is cancelled, what lands is handed on."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
+from stepfold.events.vocabulary import (
+    BLANK,
+    AnyEvent,
+    CheckReturned,
+    HookReturned,
+    MemoryRecalled,
+    ModelErred,
+    ObservedEvent,
+    ToolErred,
+    Unknown,
+    WaitEnded,
+)
+from stepfold.projections.effects import (
+    AskModel,
+    CallHook,
+    CallTool,
+    Effect,
+    Listen,
+    RecallMemory,
+    RunCheck,
+    Wait,
+)
+from stepfold.projections.state import Run, microseconds
+
+Landing = ObservedEvent
+Perform = Callable[[Any, Run], Landing | Awaitable[Landing]]
+"""Carries out one effect, at once or in its own time. What it raises lands as that effect's failure."""
+
+BATCHES_WITHOUT_A_BREATH = 50
+"""After so many batches that never waited, the event loop gets a turn: Ctrl-C must be heard."""
+
+
+class LiveEffects:
+    """The hands of a live run.
+
+    `perform` carries out effects; `before_once` is called before an effect that may not run twice,
+    and makes the log durable first.
+    """
+
+    def __init__(
+        self,
+        perform: Perform,
+        *,
+        clock: Clock | None = None,
+        before_once: Callable[[], None] = lambda: None,
+        listening: bool = False,
+    ) -> None:
+        self._perform = perform
+        self._clock = clock or SystemClock()
+        self._timestamps = Timestamps()
+        self._before_once = before_once
+        self._listening = listening
+        self._mailbox: deque[tuple[str, str, Landing]] = deque()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._started: set[str] = set()
+        self._arrived: asyncio.Event | None = None
+        self._run_id = ""
+        self._breathless = 0
+
+    def push(self, event: Landing, key: str = "") -> None:
+        """Put in an event that nobody asked for (a cancel, steering), or the answer to a Listen."""
+        self._land(key, event)
+
+    async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
+        """See `drive.Effects.next`."""
+        if run.run_id and not self._run_id:
+            self._run_id = run.run_id
+            self._timestamps.not_before(microseconds(run.ts))
+        self._cancel_what_is_gone(run)
+        self._start_what_is_new(run)
+        await self._breathe()
+        while True:
+            if batch := self._drain(run):
+                return batch
+            if not self._tasks and not (self._listening and _listens(run)):
+                return ()
+            await self._arrival()
+
+    async def close(self) -> None:
+        """Cancel whatever still flies, and wait until it is gone."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _start_what_is_new(self, run: Run) -> None:
+        for key, effect in run.due.items():
+            if key not in self._started and not isinstance(effect, Listen):
+                self._started.add(key)
+                self._start(key, effect, run)
+
+    def _start(self, key: str, effect: Effect, run: Run) -> None:
+        if isinstance(effect, Wait):
+            self._tasks[key] = asyncio.create_task(self._wait(key, effect.until))
+            return
+        if isinstance(effect, CallTool) and _once(effect, run):
+            self._before_once()
+        try:
+            landing = self._perform(effect, run)
+        except Exception as error:
+            self._land(key, failure_of(effect, error))
+            return
+        if isawaitable(landing):
+            self._tasks[key] = asyncio.create_task(self._await(key, effect, landing))
+        else:
+            self._land(key, cast(Landing, landing))
+
+    async def _await(self, key: str, effect: Effect, landing: Awaitable[Landing]) -> None:
+        try:
+            landed = await landing
+        except Exception as error:
+            landed = failure_of(effect, error)
+        self._tasks.pop(key, None)
+        self._land(key, landed)
+
+    async def _wait(self, key: str, until: int) -> None:
+        await self._clock.sleep_until(until)
+        self._tasks.pop(key, None)
+        self._land(key, WaitEnded(*BLANK))
+
+    def _land(self, key: str, event: Landing) -> None:
+        self._mailbox.append((key, self._timestamps.stamp(self._clock.now()), event))
+        if self._arrived is not None:
+            self._arrived.set()
+
+    def _drain(self, run: Run) -> list[Landing]:
+        batch: list[Landing] = []
+        while self._mailbox:
+            key, ts, event = self._mailbox.popleft()
+            # A cancelled effect may still have landed. Nobody waits for it, so it never happened.
+            if key and key not in run.due:
+                continue
+            self._started.discard(key)
+            batch.append(
+                replace(
+                    event, run_id=self._run_id or event.run_id, seq=run.seq + len(batch), step=run.step, ts=ts, key=key
+                )
+            )
+        return batch
+
+    def _cancel_what_is_gone(self, run: Run) -> None:
+        if not self._tasks:
+            return
+        for key in [key for key in self._tasks if key not in run.due]:
+            self._tasks.pop(key).cancel()
+            self._started.discard(key)
+
+    async def _arrival(self) -> None:
+        self._breathless = 0
+        self._arrived = asyncio.Event()
+        if not self._mailbox:
+            await self._arrived.wait()
+        self._arrived = None
+
+    async def _breathe(self) -> None:
+        self._breathless += 1
+        if self._breathless >= BATCHES_WITHOUT_A_BREATH:
+            self._breathless = 0
+            await asyncio.sleep(0)
+
+
+def _listens(run: Run) -> bool:
+    return any(isinstance(effect, Listen) for effect in run.due.values())
+
+
+def _once(effect: CallTool, run: Run) -> bool:
+    manifest = run.manifests.get(effect.name)
+    return manifest is None or manifest.idempotency == "once"
+
+
+def failure_of(effect: Effect, error: Exception) -> Landing:
+    """How an exception in a handler lands: a failure of that effect, by kind and in one line."""
+    kind, detail = type(error).__name__, " ".join(str(error).split())
+    match effect:
+        case AskModel():
+            return ModelErred(*BLANK, error=kind, detail=detail)
+        case CallTool():
+            return ToolErred(*BLANK, error=kind, detail=detail)
+        case RunCheck():
+            return CheckReturned(*BLANK, exit_code=None, output=f"{kind}: {detail}")
+        case RecallMemory():
+            return MemoryRecalled(*BLANK)
+        case CallHook():
+            return HookReturned(*BLANK, error=kind, detail=detail)
+        case Wait() | Listen():
+            return WaitEnded(*BLANK)

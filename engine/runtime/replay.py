@@ -1,0 +1,197 @@
+"""Replay: the same `drive` over recorded effects and a log that compares; no model, tool or clock.
+
+Replay's effects hand out the next run of neighbouring observed events, as one batch, and refuse one
+that answers no effect in flight. Its log compares each decided event's canonical bytes with the
+recorded ones. The first difference is told with what was recorded, what is computed now, and the
+observed event that led to it.
+"""
+
+from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stepfold.engine.runtime.drive import drive
+from stepfold.events.codec import encode
+from stepfold.events.journal import Log, LogError, Recorded, read_log
+from stepfold.events.vocabulary import AnyEvent, Observed, RunStarted, Unknown
+from stepfold.projections.state import Run
+
+
+class ReplayDiverged(Exception):
+    """The engine decides otherwise now than when the log was made."""
+
+    def __init__(self, seq: int, kind: str, field: str, recorded: Any, computed: Any, caused_by: Any) -> None:
+        self.seq = seq
+        self.kind = kind
+        self.field = field
+        self.recorded = recorded
+        self.computed = computed
+        self.caused_by = caused_by
+        super().__init__(f"diverged at seq {seq} ({kind}): {field} was {recorded!r}, is now {computed!r}")
+
+
+class _EndOfLog(Exception):
+    """The log ends inside a batch, as a killed process leaves it: all that is there agrees."""
+
+
+class Replay(Struct, frozen=True):
+    """The verdict over one trace, in the shape that `stepfold replay --json` prints."""
+
+    trace: str
+    verdict: str
+    events: int = 0
+    seq: int = 0
+    kind: str = ""
+    field: str = ""
+    recorded: Any = None
+    computed: Any = None
+    caused_by: Any = None
+    line: int = 0
+    why: str = ""
+    torn_bytes: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Only the fields that belong to the verdict."""
+        match self.verdict:
+            case "identical":
+                fields = ["trace", "verdict", "events"]
+            case "diverged":
+                fields = ["trace", "verdict", "seq", "kind", "field", "recorded", "computed", "caused_by"]
+            case _:
+                fields = ["trace", "verdict", "line", "why"]
+        if self.torn_bytes:
+            fields.append("torn_bytes")
+        return {name: getattr(self, name) for name in fields}
+
+
+class RecordedRun:
+    """Both sides of a replay over one cursor: effects that hand out, and a log that compares."""
+
+    def __init__(self, records: Iterable[Recorded]) -> None:
+        self._records = iter(records)
+        self._next = next(self._records, None)
+        self.count = 0
+        self._last_observed: AnyEvent | None = None
+        self._handed_out = 0
+
+    async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
+        """The next maximal run of neighbouring observed events."""
+        batch: list[AnyEvent | Unknown] = []
+        while self._next is not None:
+            event = self._next.event
+            if isinstance(event, Observed):
+                self._refuse_unasked(run, event, first=not batch and run.seq == 0)
+                self._last_observed = event  # type: ignore[assignment]
+            elif not isinstance(event, Unknown):
+                break
+            batch.append(event)
+            self._advance()
+        if not batch and self._next is not None:
+            self._missing_decision(self._next.event)
+        self._handed_out = len(batch)
+        return batch
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        """Compare a decided event with the recorded one; observed ones are the recorded ones."""
+        if self._handed_out:
+            self._handed_out -= 1
+            return
+        if self._next is None:
+            raise _EndOfLog
+        computed = encode(event)  # type: ignore[arg-type]
+        if computed != self._next.line:
+            self._compare(event, computed)
+        self._advance()
+
+    def flush(self) -> None:
+        """Nothing is written."""
+
+    def _advance(self) -> None:
+        self.count += 1
+        self._next = next(self._records, None)
+
+    def _compare(self, event: Any, computed: bytes) -> None:
+        assert self._next is not None
+        recorded = self._next.event
+        if isinstance(recorded, Unknown):
+            raise LogError(
+                Path(), f"the kind {recorded.kind} at seq {recorded.seq} is of a newer engine", self.count + 1
+            )
+        # Lines of an older version, or with fields that this engine doesn't know, agree when their
+        # canonical form does.
+        if encode(recorded) == computed:
+            return
+        was, now = _fields(encode(recorded)), _fields(computed)
+        field = next((name for name in [*was, *now] if was.get(name) != now.get(name)), "")
+        raise ReplayDiverged(
+            recorded.seq, str(was.get("kind")), field, was.get(field), now.get(field), self._cause()
+        )
+
+    def _refuse_unasked(self, run: Run, event: Observed, *, first: bool) -> None:
+        if first and not isinstance(event, RunStarted):
+            raise ReplayDiverged(event.seq, type(event).__name__, "kind", type(event).__name__, "RunStarted", None)
+        if event.key and event.key not in run.due:
+            raise ReplayDiverged(
+                event.seq, type(event).__name__, "key", event.key, sorted(run.due), self._cause()
+            )
+
+    def _missing_decision(self, event: Any) -> None:
+        raise ReplayDiverged(event.seq, type(event).__name__, "kind", type(event).__name__, None, self._cause())
+
+    def _cause(self) -> Any:
+        event = self._last_observed
+        return None if event is None else {"seq": event.seq, "kind": type(event).__name__, "key": event.key}  # type: ignore[union-attr]
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(line, type=dict[str, Any])
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, Run]) -> Run:
+    """Run a coroutine that never waits, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: Run = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a replay waited for something: its effects are not recorded ones")
+
+
+def verify(records: Iterable[Recorded]) -> tuple[Run, int]:
+    """Regenerate a log from its observed events; the run, and how many events agreed.
+
+    Raises ReplayDiverged at the first difference.
+    """
+    recorded = RecordedRun(records)
+    run = Run()
+    try:
+        run_to_end(drive(run, recorded, recorded))
+    except _EndOfLog:
+        pass
+    return run, recorded.count
+
+
+def replay(trace: str | Path) -> Replay:
+    """Replay one trace file. Never raises on what is in the file: the verdict says it."""
+    path = Path(trace)
+    try:
+        log: Log = read_log(path)
+        _, count = verify(log.records)
+    except ReplayDiverged as difference:
+        return Replay(
+            str(trace),
+            "diverged",
+            seq=difference.seq,
+            kind=difference.kind,
+            field=difference.field,
+            recorded=difference.recorded,
+            computed=difference.computed,
+            caused_by=difference.caused_by,
+        )
+    except LogError as error:
+        return Replay(str(trace), "unreadable", line=error.line, why=error.why)
+    return Replay(str(trace), "identical", events=count, torn_bytes=len(log.torn))

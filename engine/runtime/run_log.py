@@ -1,0 +1,97 @@
+"""The log of a live run: the journal a batch at a time, SQLite a step at a time, and whoever watches."""
+
+from collections.abc import Callable
+
+from stepfold.events.codec import encode
+from stepfold.events.store import Store
+from stepfold.events.vocabulary import AnyEvent, Unknown
+
+Watch = Callable[[AnyEvent], None]
+"""Told of each event as it is recorded: narration, progress, a stream. It can't change the run."""
+
+
+class RunLog:
+    """Writes one run into a store. Use as a context manager: leaving it makes the log whole.
+
+    `durability` says when the journal is forced onto the disk: `normal` at the end of the run and
+    before a call that may not run twice, `step` also after every step, `full` after every batch.
+    """
+
+    def __init__(
+        self, store: Store, run_id: str, *, watch: Watch | None = None, durability: str = "normal"
+    ) -> None:
+        self._journal = store.open_journal(run_id)
+        self._index = store.index(run_id)
+        self._watch = watch
+        self._durability = durability
+        self._batch: list[bytes] = []
+        self._step_lines: list[bytes] = []
+        self._seq = self._index.count()
+        self._step = -1
+        self.path = self._journal.path
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        """Take one event, in order."""
+        if isinstance(event, Unknown):
+            return
+        line = encode(event)
+        if event.step != self._step:
+            self._close_step()
+            self._step = event.step
+        self._batch.append(line)
+        self._step_lines.append(line)
+        if self._watch is not None:
+            self._watch(event)
+
+    def flush(self) -> None:
+        """Write the batch: its intents are durable before their effects start."""
+        if not self._batch:
+            return
+        self._journal.append(b"\n".join(self._batch) + b"\n")
+        self._batch.clear()
+        if self._durability == "full":
+            self._journal.sync()
+
+    def sync(self) -> None:
+        """Force what is written onto the disk."""
+        self._journal.sync()
+
+    def close(self) -> None:
+        """Complete both sides and release the run."""
+        try:
+            self.flush()
+            self._close_step()
+            self._journal.sync()
+        finally:
+            self._journal.close()
+
+    def _close_step(self) -> None:
+        if not self._step_lines:
+            return
+        # SQLite may never be ahead of the journal, so what this step left unwritten goes first.
+        self.flush()
+        if self._durability == "step":
+            self._journal.sync()
+        self._index.add(self._seq, self._step_lines)
+        self._seq += len(self._step_lines)
+        self._step_lines.clear()
+
+
+class MemoryLog:
+    """A log that keeps its events: for tests, and for runs that nobody wants on disk."""
+
+    def __init__(self) -> None:
+        self.events: list[AnyEvent | Unknown] = []
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        """Keep one event."""
+        self.events.append(event)
+
+    def flush(self) -> None:
+        """Nothing to make durable."""

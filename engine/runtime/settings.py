@@ -1,0 +1,221 @@
+"""`stepfold.toml`: every key with its default, read once, checked whole, and refused by name."""
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from stepfold.engine.core.profile import PROFILES
+from stepfold.events.configuration import CheckSpec, Generation, Rule
+
+FILE_NAME = "stepfold.toml"
+
+
+class SettingsError(Exception):
+    """A configuration that can't be used: where, what, and what would be right."""
+
+
+class LoopSettings(Struct, frozen=True, kw_only=True):
+    """`[loop]`. Timeouts in seconds, the window in tokens."""
+
+    max_steps: int = 80
+    worker_slots: int = 0
+    context_window: int = 262_000
+    model_request_timeout: float = 120.0
+    profile: str = ""
+    durability: Literal["normal", "step", "full"] = "normal"
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """`[model]`. `api_key_env` names the environment variable; the key itself is never written."""
+
+    base_url: str = ""
+    name: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    mode: Literal["text", "chat", "tools"] = "text"
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: list[str] = field(default_factory=list)
+    response_format: Literal["none", "json_object", "json_schema"] = "none"
+
+
+class CheckSettings(Struct, frozen=True, kw_only=True):
+    """`[[checks]]`: an acceptance check. Timeout in seconds."""
+
+    id: str
+    command: str
+    timeout: float = 300.0
+
+
+class ShellPolicySettings(Struct, frozen=True, kw_only=True):
+    """`[policy.shell]`: patterns of commands. Denials are asked first."""
+
+    allow: list[str] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+
+
+class PolicySettings(Struct, frozen=True, kw_only=True):
+    """`[policy]`."""
+
+    shell: ShellPolicySettings = ShellPolicySettings()
+
+
+class LimitSettings(Struct, frozen=True, kw_only=True):
+    """`[sandbox.limits]`: seconds, MiB, processes, MiB."""
+
+    time: float = 120.0
+    memory: int = 2048
+    processes: int = 256
+    output: int = 16
+
+
+class SandboxSettings(Struct, frozen=True, kw_only=True):
+    """`[sandbox]`. `none` runs commands bare, and every such run says so."""
+
+    backend: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
+    network: bool = False
+    limits: LimitSettings = LimitSettings()
+
+
+class MemorySettings(Struct, frozen=True, kw_only=True):
+    """`[memory]`: what earlier runs of the project leave to later ones."""
+
+    enabled: bool = True
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """`[mcp.servers.<name>]`: a command, or a url."""
+
+    command: str = ""
+    args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+
+
+class McpSettings(Struct, frozen=True, kw_only=True):
+    """`[mcp]`."""
+
+    servers: dict[str, ServerSettings] = field(default_factory=dict)
+
+
+class GuardSettings(Struct, frozen=True, kw_only=True):
+    """`[guards]`: thresholds of guards beyond the contract's five; none so far."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The whole file."""
+
+    loop: LoopSettings = LoopSettings()
+    model: ModelSettings = ModelSettings()
+    checks: list[CheckSettings] = field(default_factory=list)
+    policy: PolicySettings = PolicySettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    memory: MemorySettings = MemorySettings()
+    mcp: McpSettings = McpSettings()
+    guards: GuardSettings = GuardSettings()
+
+    def generation(self) -> Generation:
+        """What `[model]` asks of every request."""
+        model = self.model
+        return Generation(
+            mode=model.mode,
+            temperature=model.temperature,
+            max_tokens=model.max_tokens,
+            seed=model.seed,
+            stop=tuple(model.stop),
+            response_format=model.response_format,
+        )
+
+    def check_specs(self) -> tuple[CheckSpec, ...]:
+        """The configured acceptance checks."""
+        return tuple(CheckSpec(check.id, check.command, check.timeout) for check in self.checks)
+
+    def rules(self) -> tuple[Rule, ...]:
+        """The shell policy in the order in which it is asked: denials first."""
+        shell = self.policy.shell
+        return (*(Rule("deny", text) for text in shell.deny), *(Rule("allow", text) for text in shell.allow))
+
+
+def read_settings(project: Path) -> Settings:
+    """Read `stepfold.toml` of a project; its absence means the defaults. Raises SettingsError."""
+    path = project / FILE_NAME
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return Settings()
+    except OSError as error:
+        raise SettingsError(f"{path}: can't be read: {error.strerror}") from error
+    return parse_settings(text, str(path))
+
+
+def parse_settings(text: bytes, where: str = FILE_NAME) -> Settings:
+    """Read the text of a `stepfold.toml`. Raises SettingsError, naming the key and the nearest known one."""
+    try:
+        tree = tomllib.loads(text.decode())
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{where}: not UTF-8 at byte {error.start}: save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{where}: not TOML: {error}") from error
+    _refuse_unknown(tree, Settings, "", where)
+    try:
+        settings = msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{where}: {_in_toml_terms(str(error))}") from error
+    _refuse_nonsense(settings, where)
+    return settings
+
+
+def _refuse_unknown(tree: dict[str, Any], shape: type[Struct], prefix: str, where: str) -> None:
+    fields = {item.name: item.type for item in msgspec.structs.fields(shape)}
+    for key, value in tree.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
+            known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(fields) or 'none'}"
+            place = f"in [{prefix}]" if prefix else "at the top level"
+            raise SettingsError(f"{where}: unknown key {key!r} {place}; {known}")
+        for inner, path in _tables(value, fields[key], f"{prefix}.{key}".lstrip(".")):
+            _refuse_unknown(inner, _struct_in(fields[key]), path, where)
+
+
+def _tables(value: Any, shape: Any, path: str) -> list[tuple[dict[str, Any], str]]:
+    if _struct_in(shape) is Struct:
+        return []
+    if isinstance(value, list):
+        return [(item, path) for item in value if isinstance(item, dict)]
+    if isinstance(value, dict) and getattr(shape, "__origin__", None) is dict:
+        return [(item, f"{path}.{name}") for name, item in value.items() if isinstance(item, dict)]
+    return [(value, path)] if isinstance(value, dict) else []
+
+
+def _struct_in(shape: Any) -> type[Struct]:
+    for candidate in (shape, *getattr(shape, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, Struct):
+            return candidate
+    return Struct
+
+
+def _in_toml_terms(problem: str) -> str:
+    what, _, place = problem.partition(" - at `$.")
+    return f"{place.rstrip('`')}: {what}" if place else what
+
+
+def _refuse_nonsense(settings: Settings, where: str) -> None:
+    loop = settings.loop
+    for name, value in (("max_steps", loop.max_steps), ("context_window", loop.context_window)):
+        if value < 1:
+            raise SettingsError(f"{where}: loop.{name} is {value}; it must be at least 1")
+    if loop.model_request_timeout <= 0:
+        raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
+    if loop.profile and loop.profile not in PROFILES:
+        raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
+    seen: set[str] = set()
+    for check in settings.checks:
+        if check.id in seen:
+            raise SettingsError(f"{where}: the check id {check.id!r} stands twice")
+        seen.add(check.id)
+        if not check.command.strip():
+            raise SettingsError(f"{where}: the check {check.id!r} has no command")
