@@ -16,6 +16,9 @@ BLANK = " \t\r\n"
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FENCE = re.compile(r"```([^\s`{\[\"]*)")
 _TAGGED = re.compile(r"</?[A-Za-z_|]")
+_UNFINISHED = frozenset(
+    literal[:length] for literal in ("true", "false", "null", "-0") for length in range(1, len(literal))
+)
 _QUOTES = frozenset("'‘’“”«»")
 
 
@@ -67,7 +70,9 @@ def diagnose_failure(text: str, start: int, end: int, position: int, sentence: s
         return _opening_text(text, start)
     if sentence.startswith("Unterminated string"):
         return Refusal("truncated", f"the reply ends inside a string that begins at {place(text, position)}")
-    if position >= end:
+    if sentence.startswith("Invalid \\u") and '"' not in text[position:end]:
+        return Refusal("truncated", "the reply ends inside an escape")
+    if position >= end or text[position:end] in _UNFINISHED:
         return _cut_off(text[start:end])
     for beginning, explain in _SENTENCES:
         if sentence.startswith(beginning):
@@ -111,8 +116,10 @@ def _cut_off(body: str) -> Refusal:
 
 
 def _key(text: str, position: int) -> Refusal:
-    return _trailing_comma(text, position) or _quotes(text, position) or _expected(
-        "a key in double quotes", text, position
+    return (
+        _trailing_comma(text, position)
+        or _quotes(text, position)
+        or _expected("a key in double quotes", text, position)
     )
 
 
@@ -148,7 +155,7 @@ def _delimiter(text: str, position: int) -> Refusal:
     if text[position - 1] == '"' and text[position] not in "{[]}:'\"":
         return Refusal(
             "inner_quote",
-            f'a string ends too early before {quoted(text[position])}; inside a string a quote is '
+            f"a string ends too early before {quoted(text[position])}; inside a string a quote is "
             f'written \\" ({place(text, position)})',
         )
     return _expected("a comma or a closing bracket", text, position)
@@ -165,9 +172,9 @@ def _control(text: str, position: int) -> Refusal:
 
 
 def _escape(text: str, position: int) -> Refusal:
+    where = place(text, position)
     return Refusal(
-        "escape",
-        f"a backslash that begins no JSON escape; a backslash itself is written \\\\ ({place(text, position)})",
+        "escape", f"a backslash that begins no JSON escape; a backslash itself is written \\\\ ({where})"
     )
 
 

@@ -82,6 +82,8 @@ def parse_action(
     except Refusal as refusal:
         error = "Empty" if refusal.cause == "empty" else "NotJson"
         return ActionParseError(error, shortened(refusal.detail), cause=refusal.cause)
+    except RecursionError:
+        return ActionParseError("NotJson", "no stack is left to read the reply", cause="too_deep")
     except UnicodeDecodeError as failure:
         byte = failure.object[failure.start]
         detail = f"not UTF-8: byte 0x{byte:02X} at offset {failure.start}"

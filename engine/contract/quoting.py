@@ -9,8 +9,9 @@ DETAIL_LIMIT = 300
 def quoted(text: str, limit: int = 40) -> str:
     """Show the first `limit` characters of `text`, or fewer, as an ASCII JSON string.
 
-    The result is no longer than twice `limit` and five: escapes count with their full length. Everything outside printable ASCII is escaped, so that zero-width characters, look-alike
-    letters and terminal controls can be seen, and do nothing.
+    The result has at most `2 * limit + 5` characters, however many escapes it needs. Everything
+    outside printable ASCII is escaped, so that zero-width characters, look-alike letters and
+    terminal controls can be seen, and do nothing.
     """
     kept = text[:limit]
     while len(shown := json.dumps(kept).replace("\x7f", "\\u007f")) > 2 * limit + 2:
