@@ -291,8 +291,8 @@ class ObservationRecorded(Decided, frozen=True, gc=False, omit_defaults=True, kw
 class ContextBuilt(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """Opens a step. The framing as named sections, texts only where new; `tokens` of the whole request."""
 
-    sections: tuple[Section, ...]
     tokens: int
+    sections: tuple[Section, ...] = ()
 
 
 class ContextCompacted(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):

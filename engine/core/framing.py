@@ -21,9 +21,12 @@ CHARACTERS_A_TOKEN = 4
 
 _CONTRACT = """\
 You work towards a goal in a project, one action per reply.
-Reply with exactly one JSON object and nothing else, no prose and no markdown:
-{"name": "<one of the tools below>", "arguments": {…}}
-Read before you change, change little, verify, and finish only when the acceptance checks pass."""
+Every reply is exactly one JSON object and nothing else: no prose, no markdown, no code fence.
+{"name": "<tool>", "arguments": {<its arguments>}}
+Files and commands are reached through capabilities. Load one, then call it:
+{"name": "capability_load", "arguments": {"names": ["fs.read", "fs.patch"]}}
+{"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "README.md"}}}
+Look at a file before you change it. Then run verify; use finish only when every acceptance check passes."""
 
 _PROFILE_HINTS = {
     "coding": "coding: find the code and its tests, make the smallest change, run the checks.",
@@ -85,7 +88,7 @@ def _checks(run: Run) -> str:
 
 def _capabilities(manifests: Mapping[str, Manifest], loaded: Mapping[str, None]) -> str:
     if not loaded:
-        return "Loaded capabilities: none yet. Find them with capability_search, load them with capability_load."
+        return f"Loaded capabilities: none yet. You may load: {', '.join(manifests)}"
     lines = [_tool_line(name, manifests[name]) for name in loaded if name in manifests]
     return "Loaded capabilities, for capability_call:\n" + "\n".join(lines)
 

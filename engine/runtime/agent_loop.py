@@ -4,17 +4,19 @@ import asyncio
 import secrets
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
+from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.capabilities.checks import detect
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.capabilities.memory import Memory
-from stepfold.engine.capabilities.sandbox import Limits, probe
+from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.drive import drive
@@ -52,7 +54,7 @@ class AgentLoop:
         generation: Generation | None = None,
         policy: Sequence[Rule] = (),
         sandbox: str = "auto",
-        limits: Limits | None = None,
+        limits: Limits = DEFAULT_LIMITS,
         network: bool = False,
         memory: bool = True,
         durability: str = "normal",
@@ -60,7 +62,6 @@ class AgentLoop:
     ) -> None:
         self.model = resolve(model) if isinstance(model, str) else model
         self.project = Path(project).resolve()
-        self.checks = detect(self.project) if checks is None else tuple(checks)
         self.store = store if isinstance(store, Store) else Store(Path(store or self.project / ".stepfold"))
         self._config = GoalConfig(
             goal="",
@@ -72,7 +73,7 @@ class AgentLoop:
             worker_slots=worker_slots,
             context_window=context_window,
             verification=verification,
-            checks=self.checks,
+            checks=detect(self.project) if checks is None else tuple(checks),
             manifests=NATIVE,
             policy=tuple(policy),
             sandbox_required=sandbox != "none",
@@ -81,10 +82,73 @@ class AgentLoop:
             generation=generation or Generation(),
         )
         self._sandbox = sandbox
-        self._limits = limits or Limits()
+        self._limits = limits
         self._durability = durability
         self._watch = watch
 
-    def run(self, goal: str) -> LoopOutcome:
-        """Work towards a goal until the run ends. Ctrl-C ends it cancelled, with its log whole."""
-        return asyncio.run(self.run_async(goal, interruptible=True))
+    def run(self, goal: str, *, run_id: str = "") -> LoopOutcome:
+        """Work towards a goal until the run ends. Ctrl-C ends it cancelled, with its log whole.
+
+        Raises LogError when the log can't be written; what was recorded before is whole.
+        """
+
+        async def interruptible() -> LoopOutcome:
+            effects = self._effects(run_id or new_run_id())
+            with _interrupts(effects):
+                return await self._run(goal, effects)
+
+        return asyncio.run(interruptible())
+
+    async def run_async(self, goal: str, *, run_id: str = "") -> LoopOutcome:
+        """As `run`, inside an event loop. Cancelling the task ends the run at once, its log whole."""
+        return await self._run(goal, self._effects(run_id or new_run_id()))
+
+    def _effects(self, run_id: str) -> LiveEffects:
+        memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
+        hands = GoalEffects(self.model, self.project, memory, self._limits)
+        return LiveEffects(hands.perform, run_id=run_id)
+
+    async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
+        found = probe(self._sandbox)
+        config = replace(self._config, goal=goal)
+        effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
+        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
+        return await self._drive(Run(), effects)
+
+    async def _drive(self, run: Run, effects: LiveEffects) -> LoopOutcome:
+        with RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability) as log:
+            effects.before_once = log.sync
+            try:
+                await drive(run, effects, log)
+            finally:
+                await effects.close()
+        return outcome(run)
+
+
+def new_run_id() -> str:
+    """An id that sorts by the time it was made."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+@contextmanager
+def _interrupts(effects: LiveEffects) -> Iterator[None]:
+    """Ctrl-C and SIGTERM become a cancel in the mailbox; a second one falls back to Python's own."""
+    loop = asyncio.get_running_loop()
+
+    def cancel(number: int) -> None:
+        effects.push(CancelRequested(*BLANK, reason=signal.Signals(number).name))
+        loop.remove_signal_handler(number)
+
+    handled = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, cancel, number)
+            handled.append(number)
+        except (ValueError, RuntimeError):
+            # Not the main thread: whoever runs the loop there owns the signals.
+            break
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

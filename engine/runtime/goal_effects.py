@@ -10,8 +10,9 @@ import msgspec
 
 from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.memory import Memory
-from stepfold.engine.capabilities.native import CallContext, call
-from stepfold.engine.capabilities.sandbox import Limits
+from stepfold.engine.capabilities.boxes import Limits
+from stepfold.engine.capabilities.context import CallContext, Network
+from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema
 from stepfold.engine.models.protocol import Model, Request
@@ -72,7 +73,7 @@ class GoalEffects:
             workspace=self._workspace,
             sandbox=run.backend,
             memory=self._memory,
-            network=config_of(run).network,
+            network=Network(on=config_of(run).network),
             limits=self._limits,
         )
         return call(effect.name, msgspec.json.decode(effect.arguments), context)
@@ -86,13 +87,7 @@ class GoalEffects:
 
     async def _check(self, effect: RunCheck, run: Run) -> CheckReturned:
         spec = next(check for check in checks_of(run) if check.id == effect.check_id)
-        if not run.backend:
-            return CheckReturned(
-                *BLANK,
-                exit_code=None,
-                output="no sandbox to run it in: install bubblewrap, or set sandbox.backend = \"none\"",
-            )
-        return await run_check(spec, self._workspace, run.backend)
+        return await run_check(spec, self._workspace, run.backend, self._limits)
 
     def _recall(self, effect: RecallMemory) -> MemoryRecalled:
         hits = self._memory.recall(effect.query, HITS_AT_MOST) if self._memory is not None else ()

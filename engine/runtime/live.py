@@ -52,6 +52,7 @@ class LiveEffects:
         self,
         perform: Perform,
         *,
+        run_id: str,
         clock: Clock | None = None,
         before_once: Callable[[], None] = lambda: None,
         listening: bool = False,
@@ -59,13 +60,14 @@ class LiveEffects:
         self._perform = perform
         self._clock = clock or SystemClock()
         self._timestamps = Timestamps()
-        self._before_once = before_once
+        self.before_once = before_once
         self._listening = listening
         self._mailbox: deque[tuple[str, str, Landing]] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._started: set[str] = set()
         self._arrived: asyncio.Event | None = None
-        self._run_id = ""
+        self.run_id = run_id
+        self._opened = False
         self._breathless = 0
 
     def push(self, event: Landing, key: str = "") -> None:
@@ -74,8 +76,8 @@ class LiveEffects:
 
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
         """See `drive.Effects.next`."""
-        if run.run_id and not self._run_id:
-            self._run_id = run.run_id
+        if run.ts and not self._opened:
+            self._opened = True
             self._timestamps.not_before(microseconds(run.ts))
         self._cancel_what_is_gone(run)
         self._start_what_is_new(run)
@@ -106,7 +108,7 @@ class LiveEffects:
             self._tasks[key] = asyncio.create_task(self._wait(key, effect.until))
             return
         if isinstance(effect, CallTool) and _once(effect, run):
-            self._before_once()
+            self.before_once()
         try:
             landing = self._perform(effect, run)
         except Exception as error:
@@ -145,7 +147,7 @@ class LiveEffects:
             self._started.discard(key)
             batch.append(
                 replace(
-                    event, run_id=self._run_id or event.run_id, seq=run.seq + len(batch), step=run.step, ts=ts, key=key
+                    event, run_id=self.run_id, seq=run.seq + len(batch), step=run.step, ts=ts, key=key
                 )
             )
         return batch
