@@ -153,9 +153,8 @@ def _refuse_retrieval(address: str) -> Any:
     raise ValueError(f"$ref to {address} would have to be fetched")
 
 
-_NO_RETRIEVAL: dict[str, Callable[[str], Any]] = {
-    scheme: _refuse_retrieval for scheme in ("", "data", "file", "ftp", "http", "https")
-}
+_SCHEMES: tuple[str, ...] = ("", "data", "file", "ftp", "http", "https")
+_NO_RETRIEVAL = dict.fromkeys(_SCHEMES, _refuse_retrieval)
 
 
 def _why(schema: dict[str, Any], failure: Exception) -> str:
