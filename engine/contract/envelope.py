@@ -28,6 +28,7 @@ ERRORS = (
 )
 """The names of all rejections, in the order in which they are looked for."""
 
+_KEYS = frozenset(("name", "arguments"))
 _BLANK = r"[ \t\r\n]*+"
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NAME_FIRST = re.compile(
@@ -94,8 +95,8 @@ def parse_action(
 def _envelope(value: Any, schemas: Mapping[str, Validator]) -> ActionParseError | None:
     if not isinstance(value, dict):
         return ActionParseError("NotObject", f"the top level is {_kind(value)}, and must be one object")
-    extra = [key for key in value if key not in ("name", "arguments")]
-    if extra:
+    if not _KEYS.issuperset(value):
+        extra = [key for key in value if key not in _KEYS]
         return ActionParseError("ExtraTopLevelKeys", _extra_keys(extra))
     name = value.get("name")
     if not isinstance(name, str):

@@ -30,7 +30,10 @@ def nesting(text: str) -> int:
 
 def is_too_deep(text: str) -> bool:
     """Tell whether a JSON text nests deeper than `DEEPEST`. Two counts settle it for most texts."""
-    return text.count("{") + text.count("[") > DEEPEST and nesting(text) > DEEPEST
+    if text.count("{") + text.count("[") <= DEEPEST:
+        return False
+    # Text made to be deep shows it early: then the first slice is enough.
+    return nesting(text[:_SLICE]) > DEEPEST or (len(text) > _SLICE and nesting(text) > DEEPEST)
 
 
 def _outside_strings(text: str) -> str:

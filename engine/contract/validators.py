@@ -153,7 +153,9 @@ def _refuse_retrieval(address: str) -> Any:
     raise ValueError(f"$ref to {address} would have to be fetched")
 
 
-_NO_RETRIEVAL = dict.fromkeys(("", "data", "file", "ftp", "http", "https"), _refuse_retrieval)
+_NO_RETRIEVAL: dict[str, Callable[[str], Any]] = dict.fromkeys(
+    ("", "data", "file", "ftp", "http", "https"), _refuse_retrieval
+)
 
 
 def _why(schema: dict[str, Any], failure: Exception) -> str:
