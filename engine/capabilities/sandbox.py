@@ -1,0 +1,313 @@
+"""Running a command where it can do no harm, and finding out once whether this machine can.
+
+Backends: `bubblewrap`; `landlock`, which is our own launcher with namespaces and Landlock, for machines
+without bwrap; and `none`, only where the config waives the sandbox. All run the same box (`boxes.py`).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from stepfold.engine.capabilities.boxes import (
+    DEFAULT_LIMITS,
+    Box,
+    Limits,
+    box_for,
+    bubblewrap_program,
+    bubblewrap_words,
+    launcher_words,
+    limited,
+)
+from stepfold.engine.capabilities.output import Capture
+from stepfold.engine.capabilities.workspace import Workspace
+
+GUARDED_FOLDERS = (".git", ".stepfold")
+SETTINGS_FILE = "stepfold.toml"
+BACKENDS = ("bubblewrap", "landlock")
+PROBE_SECONDS = 15
+GRACE_SECONDS = 1.0
+"""Between asking a process group to end and ending it; also how long its last output is waited for."""
+
+_PIECE = 64 * 1024
+
+
+class Probe(Struct, frozen=True):
+    """What was found: the backend to use (empty when there is none), and why."""
+
+    backend: str
+    why: str
+
+
+class Completed(Struct, frozen=True, kw_only=True):
+    """A command that ended, or was ended: then `exit_code` is None.
+
+    `output` holds head and tail of both streams in the order they came; `size` in bytes and
+    `digest` are of the whole. `flooded`: it was ended for writing more than the limit.
+    """
+
+    exit_code: int | None
+    output: bytes
+    size: int
+    digest: str
+    truncated: bool = False
+    timed_out: bool = False
+    flooded: bool = False
+
+
+class SandboxBroken(Exception):
+    """The box could not be built, so nothing ran. The text is the backend's own."""
+
+
+def probe(backend: str = "auto") -> Probe:
+    """Find a sandbox by running `true` in it, for real.
+
+    `auto` tries bubblewrap, then landlock; a name tries that one; `none` is taken as waived.
+    An unknown name is no sandbox: it must not lead to running bare.
+    """
+    if backend == "none":
+        return Probe("none", "waived by the config: commands run without containment")
+    wanted = BACKENDS if backend == "auto" else (backend,)
+    faults: list[str] = []
+    for name in wanted:
+        fault = _fault_of(name)
+        if not fault:
+            return Probe(name, f"`true` ran in it as user {os.getuid()}")
+        faults.append(f"{name}: {fault}")
+    return Probe("", "; ".join(faults))
+
+
+def _fault_of(backend: str) -> str:
+    """Why a backend does not work here, or an empty string."""
+    if backend not in BACKENDS:
+        return f"no such backend; there are auto, {', '.join(BACKENDS)}, none"
+    if backend == "bubblewrap" and not bubblewrap_program():
+        return "bwrap is not installed"
+    if os.uname().sysname != "Linux":
+        return "needs Linux"
+    with tempfile.TemporaryDirectory() as folder, _status_pipe() as (_, status):
+        box = box_for(Workspace(folder), DEFAULT_LIMITS)
+        words = [*_outer_words(box, backend, status), *limited("true", DEFAULT_LIMITS)]
+        try:
+            ended = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PROBE_SECONDS,
+                pass_fds=(status,),
+                env={},
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as reason:
+            return str(reason)
+    said = " ".join(ended.stderr.decode("utf-8", "replace").split())[:300]
+    return "" if ended.returncode == 0 else said or f"exit code {ended.returncode}"
+
+
+async def run(
+    command: str,
+    *,
+    workspace: Workspace,
+    backend: str,
+    timeout: float = 120.0,
+    limits: Limits = DEFAULT_LIMITS,
+    readable: Sequence[str] = (),
+) -> Completed:
+    """Run a shell command in the project's folder, in the box of `backend`, for `timeout` seconds at most.
+
+    However it ends (by itself, late, flooding, or because this task was cancelled), no process of
+    it is left. Raises SandboxBroken when the box could not be built, ValueError for no backend.
+    """
+    box = box_for(workspace, limits, readable)
+    with _guarded_entries(workspace), _status_pipe() as (heard, status):
+        with _words_for(box, backend, status, command, limits) as (words, environment):
+            process, output, transport = await _start(words, environment, box.project, status)
+            capture = Capture(limits.kept)
+            timed_out = flooded = False
+            try:
+                async with asyncio.timeout(timeout):
+                    flooded = await _until_ended(process, output, capture, limits.output)
+            except TimeoutError:
+                timed_out = True
+            finally:
+                transport.close()
+                await _leave_nothing(process)
+        if not (timed_out or flooded or backend == "none") and not _has_started(heard):
+            raise SandboxBroken(capture.capped().text.strip() or f"{backend} ended with {process.returncode}")
+    capped = capture.capped()
+    return Completed(
+        exit_code=None if timed_out or flooded else process.returncode,
+        output=capped.text.encode(),
+        size=capped.size,
+        digest=capped.digest,
+        truncated=capped.truncated,
+        timed_out=timed_out,
+        flooded=flooded,
+    )
+
+
+async def _start(
+    words: Sequence[str], environment: dict[str, str], folder: str, status: int
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.ReadTransport]:
+    """Start a command in a process group of its own, with both its streams on one pipe.
+
+    The pipe is ours and not asyncio's, whose `wait` ends only when every holder of the pipe is gone.
+    """
+    reading, writing = os.pipe()
+    try:
+        output = asyncio.StreamReader(limit=_PIECE)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb", buffering=0)
+        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(status,),
+            )
+        except BaseException:
+            transport.close()
+            raise
+    finally:
+        os.close(writing)
+    return process, output, transport
+
+
+@contextlib.contextmanager
+def _words_for(
+    box: Box, backend: str, status: int, command: str, limits: Limits
+) -> Iterator[tuple[list[str], dict[str, str]]]:
+    if backend in BACKENDS:
+        yield [*_outer_words(box, backend, status), *limited(command, limits)], {}
+        return
+    if backend != "none":
+        raise ValueError(f"no sandbox backend {backend!r}: probe() names the one there is")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        path = dict(box.environment)["PATH"]
+        outside = {"HOME": home, "PATH": f"{path}:{os.environ.get('PATH', os.defpath)}"}
+        yield limited(command, limits), dict(box.environment) | outside
+
+
+def _outer_words(box: Box, backend: str, status: int) -> list[str]:
+    if backend == "bubblewrap":
+        return bubblewrap_words(box, status, bubblewrap_program())
+    return launcher_words(box, status)
+
+
+@contextlib.contextmanager
+def _status_pipe() -> Iterator[tuple[int, int]]:
+    """A pipe on which the box says that the command was started, which an exit code alone can't tell."""
+    heard, status = os.pipe()
+    os.set_blocking(heard, False)
+    try:
+        yield heard, status
+    finally:
+        os.close(heard)
+        os.close(status)
+
+
+def _has_started(heard: int) -> bool:
+    try:
+        return b"exit-code" in os.read(heard, 4096)
+    except BlockingIOError:
+        return False
+
+
+_guards: dict[Path, int] = {}
+"""How many running commands rely on an empty entry that we put in a protected place."""
+
+
+@contextlib.contextmanager
+def _guarded_entries(workspace: Workspace) -> Iterator[None]:
+    """Keep a command from taking a protected name that is free.
+
+    A read-only mount needs something to be mounted on: a `.git` that does not exist could be made,
+    with a hook in it for the user's next git command. So the two folders are there, empty, while a
+    command runs. An empty file would show in git's status, so `stepfold.toml` is put aside after.
+    """
+    settings = workspace.root / SETTINGS_FILE
+    had_settings = os.path.lexists(settings)
+    made: list[Path] = []
+    try:
+        for name in GUARDED_FOLDERS:
+            path = workspace.root / name
+            if path in _guards or _make_guard(path):
+                _guards[path] = _guards.get(path, 0) + 1
+                made.append(path)
+        yield
+    finally:
+        for path in made:
+            _guards[path] -= 1
+            if not _guards[path]:
+                del _guards[path]
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+        if not had_settings and os.path.lexists(settings):
+            settings.replace(settings.with_name(f"{SETTINGS_FILE}.proposed"))
+
+
+def _make_guard(path: Path) -> bool:
+    try:
+        path.mkdir()
+    except OSError:
+        return False
+    return True
+
+
+async def _until_ended(
+    process: asyncio.subprocess.Process, output: asyncio.StreamReader, capture: Capture, limit: int
+) -> bool:
+    """Take the output until the command ends; whether it wrote more than `limit` bytes.
+
+    A process that it leaves behind may hold the pipe open, so the end of the command is waited
+    for, and the end of its output only a little longer.
+    """
+    reading = asyncio.ensure_future(_take(output, capture, limit))
+    ending = asyncio.ensure_future(process.wait())
+    try:
+        await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if reading.done() and reading.result():
+            return True
+        await ending
+        await asyncio.wait({reading}, timeout=GRACE_SECONDS)
+        return reading.done() and reading.result()
+    finally:
+        reading.cancel()
+        ending.cancel()
+        await asyncio.gather(reading, ending, return_exceptions=True)
+
+
+async def _take(output: asyncio.StreamReader, capture: Capture, limit: int) -> bool:
+    while piece := await output.read(_PIECE):
+        capture.feed(piece)
+        if capture.size > limit:
+            return True
+    return False
+
+
+async def _leave_nothing(process: asyncio.subprocess.Process) -> None:
+    """End what is left of the command's process group: asked first, then killed."""
+    try:
+        if process.returncode is None:
+            _signal_group(process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+    finally:
+        _signal_group(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
