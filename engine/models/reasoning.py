@@ -1,0 +1,85 @@
+"""Where a model's thinking ends: `<think>` blocks before the reply, split off whole or piece by piece."""
+
+OPEN = "<think>"
+CLOSE = "</think>"
+SPACE = " \t\r\n"
+
+
+class ReasoningSplitter:
+    """Tells thinking from reply in text that comes in pieces.
+
+    `feed` gives back what belongs to the reply; `end` the rest of it, when no more pieces come.
+    `reasoning` is what was split off. Only blocks before the first visible character count, for a
+    reply may well write about the tag. A block that never closes is all reasoning. White space
+    around a block belongs to it. Linear in the length of the text, however it is cut.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._inside = False
+        self._visible = False
+        self._split_one = False
+        self._thoughts: list[str] = []
+        self._blocks: list[str] = []
+
+    @property
+    def reasoning(self) -> str:
+        """The blocks so far, trimmed, a line break between two."""
+        thoughts = [*self._blocks, "".join(self._thoughts).strip(SPACE)]
+        return "\n".join(filter(None, thoughts))
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece; give back what of the reply is certain by now."""
+        if self._visible:
+            return piece
+        self._held += piece
+        while not self._visible and self._advance():
+            pass
+        if not self._visible:
+            return ""
+        return self._release()
+
+    def end(self) -> str:
+        """No more pieces: give back what was held because it might have opened a block."""
+        if self._inside:
+            self._thoughts.append(self._held)
+            self._held = ""
+        return self._release()
+
+    def _release(self) -> str:
+        text, self._held = self._held, ""
+        return text.lstrip(SPACE) if self._split_one else text
+
+    def _advance(self) -> bool:
+        return self._inside_block() if self._inside else self._before_block()
+
+    def _before_block(self) -> bool:
+        start = self._held.lstrip(SPACE)
+        if start.startswith(OPEN):
+            self._held = start[len(OPEN) :]
+            self._inside = self._split_one = True
+            return True
+        self._visible = not OPEN.startswith(start)
+        return False
+
+    def _inside_block(self) -> bool:
+        found = self._held.find(CLOSE)
+        if found < 0:
+            # Only what could be the start of the closing tag is looked at again.
+            keep = len(CLOSE) - 1
+            self._thoughts.append(self._held[:-keep])
+            self._held = self._held[-keep:]
+            return False
+        self._thoughts.append(self._held[:found])
+        self._blocks.append("".join(self._thoughts).strip(SPACE))
+        self._thoughts = []
+        self._held = self._held[found + len(CLOSE) :]
+        self._inside = False
+        return True
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """The reply and the thinking before it. Text without a leading block comes back untouched."""
+    splitter = ReasoningSplitter()
+    shown = splitter.feed(text)
+    return shown + splitter.end(), splitter.reasoning

@@ -1,0 +1,66 @@
+"""From what a person writes after `--model` to the model it means."""
+
+from urllib.parse import urlsplit
+
+from stepfold.engine.models.discovery import probe
+from stepfold.engine.models.protocol import Model
+from stepfold.engine.models.recorded import Recording, RecordingError
+from stepfold.engine.models.scripted import Script, ScriptError
+
+FORMS = "URL#NAME, script:FILE or trace:FILE"
+
+
+class ModelSpecError(ValueError):
+    """A `--model` that names no model: what was written, and what would be right."""
+
+
+def resolve(spec: str, *, api_key_env: str = "OPENAI_API_KEY", timeout: float = 120.0) -> Model:
+    """The model of `URL#NAME`, `script:FILE` or `trace:FILE`.
+
+    A URL without a path gets `/v1`. A URL without a name is asked for its models, and means the only
+    one it has. `timeout` is the seconds for a whole reply. Raises ModelSpecError.
+    """
+    scheme, _, rest = spec.partition(":")
+    try:
+        match scheme:
+            case "script":
+                return Script.load(_file(rest, spec))
+            case "trace":
+                return Recording.load(_file(rest, spec))
+            case "http" | "https":
+                from stepfold.engine.models.endpoint import Endpoint
+
+                url, name = _endpoint(spec)
+                return Endpoint(url, name or _only_model(url), api_key_env=api_key_env, timeout=timeout)
+    except (ScriptError, RecordingError) as error:
+        raise ModelSpecError(str(error)) from None
+    raise ModelSpecError(f"--model {spec!r}: no model spec, write {FORMS}")
+
+
+def _file(path: str, spec: str) -> str:
+    if not path:
+        raise ModelSpecError(f"--model {spec!r}: no file named, write {spec}FILE")
+    return path
+
+
+def _endpoint(spec: str) -> tuple[str, str]:
+    url, _, name = spec.partition("#")
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # urlsplit judges a port when it is asked for, and brackets at once.
+        usable = False
+    if not usable:
+        raise ModelSpecError(f"--model {spec!r}: no host in the URL, write http://HOST:PORT/v1#NAME")
+    has_path = bool(urlsplit(url).path.strip("/"))
+    return (url if has_path else f"{url.rstrip('/')}/v1"), name
+
+
+def _only_model(url: str) -> str:
+    found = probe("the server", url, timeout=2.0)
+    offered = found.models if found else ()
+    if len(offered) == 1:
+        return offered[0]
+    choice = f"one of: {', '.join(offered[:20])}" if offered else "the model's name"
+    raise ModelSpecError(f"--model {url}: no model named, write {url}#NAME with {choice}")
