@@ -10,6 +10,10 @@ from stepfold.events.configuration import Manifest
 from stepfold.events.vocabulary import CheckReturned, EffectLost, ToolErred, ToolReturned
 
 VERIFY_GUARD = "loop_guard=repeated verify without automatic verifier; stopping for user direction"
+_WAY_ON = (
+    "Nothing counts as done until they pass: read the code with fs.read, change it with fs.patch or "
+    "fs.write (load them first), then call verify."
+)
 SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing acceptance checks"
 
 
@@ -87,7 +91,7 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
     if not checks:
         lines.append("no acceptance check is configured or detected: nothing can be verified automatically")
     elif unmet:
-        lines.append(f"unmet checks: {', '.join(unmet)}")
+        lines.append(f"unmet checks: {', '.join(unmet)}. {_WAY_ON}")
     else:
         lines.append("all acceptance checks pass: call finish")
     return "\n".join(lines)
@@ -96,7 +100,7 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
 def finish_rejected_line(unmet: Sequence[str]) -> str:
     """That `finish` came without the evidence."""
     return (
-        f"finish rejected; unmet checks: {', '.join(unmet)}. Make them pass, call verify, and finish then."
+        f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
     )
 
 

@@ -29,7 +29,7 @@ from stepfold.events.vocabulary import (
 )
 from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.fold_goal import checks_of, config_of
-from stepfold.projections.prompt import FlatPrompt, goal_messages
+from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
 
 HITS_AT_MOST = 3
@@ -44,7 +44,7 @@ class GoalEffects:
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
-        self._flat = FlatPrompt()
+        self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
         """Carry out one effect. What this raises lands as a failure of the effect."""
@@ -63,7 +63,9 @@ class GoalEffects:
                 raise TypeError(f"a goal run has no effect {type(effect).__name__}")
 
     def _ask(self, effect: AskModel, run: Run) -> Landing | Awaitable[Landing]:
-        reply = self._model.reply(request_of(run, effect, self._flat))
+        if self._prompt is None and getattr(self._model, "reads_messages", True):
+            self._prompt = GoalPrompt(config_of(run).generation)
+        reply = self._model.reply(request_of(run, effect, self._prompt))
         if isawaitable(reply):
             return _within(reply, config_of(run).model_request_timeout)
         return reply  # type: ignore[return-value]
@@ -105,15 +107,19 @@ async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -
         )
 
 
-def request_of(run: Run, effect: AskModel, flat: FlatPrompt) -> Request:
-    """The request of a model call, exactly: what `stepfold prompt` shows is built here too."""
+def request_of(run: Run, effect: AskModel, prompt: GoalPrompt | None) -> Request:
+    """The request of a model call, exactly: what `stepfold prompt` shows is built here too.
+
+    Without a `prompt` it comes without messages, for models that don't read them.
+    """
     generation = config_of(run).generation
     constrained = generation.response_format == "json_schema"
     return Request(
         model=effect.model,
-        messages=goal_messages(run, generation, flat),
+        messages=() if prompt is None else prompt.messages(run),
         generation=generation,
         max_tokens=effect.max_tokens,
+        characters=len(run.goal.system) + run.history.characters,
         response_schema=msgspec.Raw(envelope_schema()) if constrained else NULL,
         response_name="action" if constrained else "",
         call=effect.call,

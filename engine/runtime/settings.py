@@ -35,7 +35,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     name: str = ""
     api_key_env: str = "OPENAI_API_KEY"
-    mode: Literal["text", "chat", "tools"] = "text"
+    mode: Literal["text", "chat", "tools"] = "chat"
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
