@@ -24,6 +24,13 @@ def request_digest(run: Run, max_tokens: int | None) -> str:
     return digest_of(f"{run.goal.system_digest}\x1e{run.history.chain}\x1e{options}")
 
 
+def harness_request_digest(run: Run, max_tokens: int | None) -> str:
+    """The same for a tool-calling run: turns, what the hooks made of them, and options."""
+    config = run.config
+    options = _encode((config.generation, max_tokens)).decode()
+    return digest_of(f"{run.history.chain}\x1e{run.harness.request.decode('utf-8', 'replace')}\x1e{options}")
+
+
 def flat_turn(turn: Message) -> str:
     """One turn of the flat form, with the blank lines before it."""
     title = _TITLES.get(turn.role, turn.role)

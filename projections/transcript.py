@@ -11,8 +11,8 @@ from stepfold.events.vocabulary import CheckReturned, EffectLost, ToolErred, Too
 
 VERIFY_GUARD = "loop_guard=repeated verify without automatic verifier; stopping for user direction"
 _WAY_ON = (
-    "Nothing counts as done until they pass: read the code with fs.read, change it with fs.patch or "
-    "fs.write (load them first), then call verify."
+    "They will not pass until a file is changed. Next: fs.read the file at fault, change it with fs.patch "
+    "(path, old: a text that stands there now, new: the text instead), then verify."
 )
 SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing acceptance checks"
 
