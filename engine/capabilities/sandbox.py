@@ -137,7 +137,7 @@ async def run(
                 timed_out = True
             finally:
                 transport.close()
-                await _leave_nothing(process)
+                await _leave_nothing(process, _first_signal(backend))
         if not (timed_out or flooded or backend == "none") and not _has_started(heard):
             raise SandboxBroken(capture.capped().text.strip() or f"{backend} ended with {process.returncode}")
     capped = capture.capped()
@@ -165,8 +165,8 @@ async def _start(
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb", buffering=0)
         )
-        try:
-            process = await asyncio.create_subprocess_exec(
+        spawning = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writing,
@@ -176,12 +176,28 @@ async def _start(
                 start_new_session=True,
                 pass_fds=(status,),
             )
+        )
+        try:
+            process = await _whole(spawning)
         except BaseException:
             transport.close()
             raise
     finally:
         os.close(writing)
     return process, output, transport
+
+
+async def _whole(spawning: "asyncio.Future[asyncio.subprocess.Process]") -> asyncio.subprocess.Process:
+    """Wait for a start even when cancelled in the middle of it, so that its whole group can be ended.
+
+    Left to asyncio, a cancelled start kills one process: a box that is being built outlives that,
+    until it has asked the kernel to die with its parent.
+    """
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        await _leave_nothing(await spawning, signal.SIGKILL)
+        raise
 
 
 @contextlib.contextmanager
@@ -296,16 +312,25 @@ async def _take(output: asyncio.StreamReader, capture: Capture, limit: int) -> b
     return False
 
 
-async def _leave_nothing(process: asyncio.subprocess.Process) -> None:
-    """End what is left of the command's process group: asked first, then killed."""
+async def _leave_nothing(process: asyncio.subprocess.Process, first: signal.Signals) -> None:
+    """End what is left of the command's process group: by the signal `first`, and a second later killed."""
     try:
         if process.returncode is None:
-            _signal_group(process.pid, signal.SIGTERM)
+            _signal_group(process.pid, first)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), GRACE_SECONDS)
     finally:
         _signal_group(process.pid, signal.SIGKILL)
     await process.wait()
+
+
+def _first_signal(backend: str) -> signal.Signals:
+    """A bare command is asked to end. A box is killed at once, all of it in one stroke.
+
+    The first process of a process namespace ignores SIGTERM. Asked while it is being built, the outer
+    half would go and the inner one, which has not yet bound its life to the other's, would go on.
+    """
+    return signal.SIGTERM if backend == "none" else signal.SIGKILL
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
