@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +139,15 @@ def test_cancellation_leaves_no_process(project: Path, sandbox: str, where: str)
         return await gone(mark)
 
     assert asyncio.run(cancelled())
+
+
+def test_a_command_cannot_name_a_process_for_us_to_kill(project: Path, backend: str) -> None:
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        claim = f'"child-pid": {bystander.pid}'
+        forging = f"for f in /proc/*/fd/*; do echo '{claim}' > $f; done; sleep 30"
+        assert ran(forging, project, backend, timeout=0.7).timed_out
+        assert bystander.poll() is None
+        bystander.kill()
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21, 34])
