@@ -31,10 +31,8 @@ from stepfold.engine.capabilities.context import CallContext
 from stepfold.engine.capabilities.lifecycle import Refused, admit
 from stepfold.engine.capabilities.manifests import NATIVE_BY_NAME
 from stepfold.engine.capabilities.native import call
-from stepfold.engine.capabilities.policy import judge
 from stepfold.engine.capabilities.sandbox import run
 from stepfold.engine.capabilities.workspace import Workspace
-from stepfold.events.configuration import Rule
 
 SECRET = "the-secret-outside"
 NOBODY = 65534
@@ -143,87 +141,6 @@ COMMANDS = (
     "(sleep 0.2; touch {outside}/made) & disown; setsid sh -c 'sleep 0.2; touch {outside}/made' &",
 )
 
-DENIED = (
-    "rm -rf x",
-    "rm -r -f x",
-    "rm x -fr",
-    "rm --recursive -rf x",
-    "/bin/rm -rf x",
-    "../../bin/rm -rf x",
-    "\\rm -rf x",
-    "'r'm -rf x",
-    'r""m -rf x',
-    "r\\\nm -rf x",
-    "true; rm -rf x",
-    "true&&rm -rf x",
-    "false||rm -rf x",
-    "true|rm -rf x",
-    "true&rm -rf x",
-    "true\nrm -rf x",
-    "(rm -rf x)",
-    "{ rm -rf x; }",
-    "! rm -rf x",
-    "if rm -rf x; then :; fi",
-    "while rm -rf x; do :; done",
-    "for f in a; do rm -rf $f; done",
-    "case a in a) rm -rf x;; esac",
-    "f() { rm -rf x; }; f",
-    "echo $(rm -rf x)",
-    "echo `rm -rf x`",
-    'echo "`rm -rf x`"',
-    'echo "${a:-$(rm -rf x)}"',
-    "cat <(rm -rf x)",
-    "a=$(rm -rf x)",
-    "A=1 B=2 rm -rf x",
-    "<in rm -rf x",
-    ">out rm -rf x",
-    "2>err rm -rf x",
-    "sh -c 'rm -rf x'",
-    "bash -lc 'rm -rf x'",
-    "bash -o pipefail -c 'rm -rf x'",
-    "bash --norc -ec 'rm -rf x'",
-    "echo 'rm -rf x' | sh",
-    "sh <<E\nrm -rf x\nE",
-    "cat <<E\n$(rm -rf x)\nE",
-    "bash <<< 'rm -rf x'",
-    "eval rm -rf x",
-    "eval 'rm -rf' x",
-    "exec rm -rf x",
-    "command rm -rf x",
-    "builtin command rm -rf x",
-    "env rm -rf x",
-    "env -i A=1 rm -rf x",
-    "env -S 'rm -rf x'",
-    "nohup rm -rf x",
-    "nice -n 5 rm -rf x",
-    "time rm -rf x",
-    "timeout -k 1 5 rm -rf x",
-    "sudo -u root rm -rf x",
-    "stdbuf -o0 rm -rf x",
-    "setsid -w rm -rf x",
-    "xargs rm -rf",
-    "echo -rf x | xargs rm",
-    "find . -exec rm -rf {} +",
-    "find . -name a -execdir rm -rf {} \\;",
-    "busybox rm -rf x",
-    "trap 'rm -rf x' EXIT",
-    "flock lock -c 'rm -rf x'",
-    "su root -c 'rm -rf x'",
-    "$CMD -rf x",
-    "$(echo rm) -rf x",
-    "r{m,} -rf x",
-    "/bin/r? -rf x",
-    "$'\\x72m' -rf x",
-    "rm $FLAGS x",
-    'rm "$@" x',
-    "git -C x push",
-    "git --no-pager push",
-    "git $SUB origin",
-    "'unbalanced",
-    "echo $(rm -rf x",
-)
-RULES = (Rule("deny", "rm -rf *"), Rule("deny", "git push"))
-
 
 class Outside:
     """A folder beside the project, with everything that a way out could reach, and what shows it."""
@@ -327,7 +244,7 @@ def guarded(project: Path) -> dict[str, bytes]:
 
 
 def test_forty_and_more_ways_out_are_tried() -> None:
-    assert len({*LEXICAL, *LINKED, *PROTECTED_WRITES, *COMMANDS, *DENIED}) > 140
+    assert len({*LEXICAL, *LINKED, *PROTECTED_WRITES, *COMMANDS}) > 70
 
 
 def hop(name: str, arguments: dict[str, Any]) -> str:
@@ -382,13 +299,6 @@ def test_natives_follow_no_path_out(path: str, yard: Path, outside: Outside) -> 
         inside = name != "fs.write" and (path == "src/..")
         assert inside or result.error, (name, result)
     assert outside.shows_a_way_out() == []
-
-
-@pytest.mark.parametrize("command", DENIED)
-def test_a_denied_command_stays_denied_however_it_is_written(command: str) -> None:
-    verdict = judge(command, RULES)
-    assert not verdict.allowed
-    assert verdict.why
 
 
 WITNESSED = (
