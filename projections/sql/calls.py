@@ -28,7 +28,7 @@ MODEL_CALLS = View(
     },
     """
     SELECT started.run_id, started.seq, started.step, started.call_id,
-        coalesce(fallback.model, started.model), started.ts, 
+        coalesce(fallback.model, started.model), started.ts,
         date_diff('microseconds', started.ts, landings.ts) / 1e6, coalesce(landings.attempts, 0),
         CASE closings.kind WHEN 'ModelCompleted' THEN 'completed' WHEN 'ModelFailed' THEN 'failed'
             ELSE 'unfinished' END,

@@ -128,7 +128,8 @@ RECIPES = (
         ), pairs AS (
             SELECT goal, first_run, run_id FROM runs JOIN firsts USING (goal) WHERE run_id <> first_run
         ), moves AS (
-            SELECT run_id, step, if(action IS NULL, coalesce(reply, error, outcome), concat(action, ' ', arguments)) AS move
+            SELECT run_id, step,
+                if(action IS NULL, coalesce(reply, error, outcome), concat(action, ' ', arguments)) AS move
             FROM steps
         ), lefts AS (
             SELECT first_run, pairs.run_id, step, move FROM pairs JOIN moves ON moves.run_id = first_run

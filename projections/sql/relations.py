@@ -28,6 +28,9 @@ BROKEN_LINES = View(
     "SELECT file, line, why FROM recorded.broken",
 )
 
+NO_EVENT = "kind IS NULL OR run_id IS NULL OR seq IS NULL"
+"""What DuckDB makes of a line that is no event, as `repair` judges it."""
+
 DOCUMENTED = (*VIEWS, BROKEN_LINES)
 """Every view that a query may rely on."""
 
@@ -149,7 +152,7 @@ def _insert(connection: "DuckDBPyConnection", files: list[Path], longest: int) -
     if not files:
         return set()
     connection.execute(f"INSERT INTO recorded.log {_reading(files, longest)}")
-    found = connection.execute("SELECT DISTINCT file FROM recorded.log WHERE kind IS NULL").fetchall()
+    found = connection.execute(f"SELECT DISTINCT file FROM recorded.log WHERE {NO_EVENT}").fetchall()
     doubtful = [name for (name,) in found]
     if doubtful:
         connection.execute("DELETE FROM recorded.log WHERE list_contains(?, file)", [doubtful])
@@ -168,7 +171,7 @@ def _insert_repaired(connection: "DuckDBPyConnection", file: Path) -> list[Broke
         longest = max(map(len, content.split(b"\n"))) + 2
         connection.execute(
             f"INSERT INTO recorded.log SELECT * FROM ({_reading([clean], max(longest, LONGEST_LINE))}) "
-            "WHERE kind IS NOT NULL"
+            f"WHERE NOT ({NO_EVENT})"
         )
     return broken
 

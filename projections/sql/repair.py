@@ -50,6 +50,8 @@ def _why_broken(line: bytes) -> str:
         return f"no JSON: {error.msg}"
     except (ValueError, RecursionError):
         return "no JSON that can be read"
-    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
-        return "no event: kind is missing"
-    return ""
+    match event:
+        case {"kind": str(), "run_id": str(), "seq": int(seq)} if 0 <= seq < 2**63:
+            return ""
+        case _:
+            return "no event: kind, run_id or seq is missing"
