@@ -2,10 +2,12 @@
 
 import csv
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -141,13 +143,17 @@ def _write_json(table: "Table", out: IO[str]) -> None:
     out.write("[]\n" if before == "[" else "\n]\n")
 
 
-def _json_value(value: Any, kind: str) -> Any:
+def _json_value(value: Any, kind: str = "") -> Any:
     match value:
         case str() if kind == "JSON":
             return json.loads(value)
-        case float() if value != value or value in (float("inf"), float("-inf")):
-            # JSON has no word for them.
-            return None
+        case float() | Decimal():
+            # JSON has no word for what is not finite.
+            return float(value) if math.isfinite(value) else None
+        case list() | tuple():
+            return [_json_value(item) for item in value]
+        case dict():
+            return {str(key): _json_value(item) for key, item in value.items()}
         case bytes():
             return value.hex()
         case _ if hasattr(value, "isoformat"):

@@ -184,6 +184,48 @@ class Log:
         self.add(RunFinished, status=status, to=status)
         return self
 
+    # --- what a plain reading of the events says ---
+
+    def of(self, *kinds):
+        return [event for event in self.events if type(event).__name__ in kinds]
+
+    def answers(self, start):
+        """The events that belong to this start: up to the next start of the same call."""
+        family = type(start).__name__.removesuffix("Started").lower()
+        field = "check_id" if family == "check" else "call_id"
+        name = getattr(start, field)
+        found = []
+        for event in self.events[start.seq + 1 :]:
+            if type(event) is type(start) and name in (
+                getattr(event, "check_id", 0),
+                getattr(event, "call_id", 0),
+            ):
+                break
+            key = getattr(event, "key", "")
+            landed = key.startswith(f"{family}:") and key.partition(":")[2].rpartition(":")[0] == name
+            if landed or getattr(event, field, None) == name:
+                found.append(event)
+        return found
+
+    def landing(self, answers):
+        kinds = ("ModelReplied", "ModelErred", "ToolReturned", "ToolErred", "EffectLost", "CheckReturned")
+        landed = [event for event in answers if type(event).__name__ in kinds]
+        return landed[-1] if landed else None
+
+    def model_before(self, seq):
+        asked = [event for event in self.of("ModelStarted", "FallbackSelected") if event.seq < seq]
+        return asked[-1].model if asked else None
+
+    def text_of(self, reply):
+        return reply.text or "".join(piece.text for piece in self.of("ModelDelta") if piece.key == reply.key)
+
+    def reply_before(self, seq):
+        replies = [event for event in self.of("ModelReplied") if event.seq < seq]
+        return self.text_of(replies[-1]) if replies else None
+
+    def written(self, parsed):
+        return self.reply_before(parsed.seq)[parsed.start : parsed.end]
+
 
 def goal_stories():
     """Runs of the strict loop, between them every ending and every way a call goes."""
@@ -224,7 +266,6 @@ def goal_stories():
 
 
 def tools_stories():
-    """Runs of the tool-calling loop."""
     config = HarnessConfig(models=(ModelSpec(name="m-3"), ModelSpec(name="m-4")))
     asked = (Message("system", "be brief"), Message("user", "weather?"))
 
@@ -309,3 +350,50 @@ def stories():
 @pytest.fixture
 def Story():
     return Log
+
+
+@pytest.fixture
+def viewed():
+    """All rows of a view in the order of the logs, JSON decoded."""
+    order = {"runs": "run_id", "steps": "run_id, step", "messages": "run_id, seq, place"}
+
+    def viewed(relations, view):
+        table = relations.query(f"SELECT * FROM {view} ORDER BY {order.get(view, 'run_id, seq')}")
+        return [
+            {
+                name: json.loads(value) if kind == "JSON" and value is not None else value
+                for name, value, kind in zip(table.names, row, table.types, strict=True)
+            }
+            for row in table.rows
+        ]
+
+    return viewed
+
+
+MOVES = {
+    "call": lambda log: log.call("fs.read", {"path": "é👍", "n": [1, 2.5]}),
+    "changed": lambda log: log.call("fs.read", {"file": "x"}, changed={"path": "x"}),
+    "error": lambda log: log.call("fs.read", {}, "error"),
+    "erred": lambda log: log.call("shell.run", {}, "erred"),
+    "lost": lambda log: log.call("shell.run", {}, "lost"),
+    "refused": lambda log: log.call("web.fetch", {}, "rejected"),
+    "reject": lambda log: log.reject("📎 no", "NotJson"),
+    "search": lambda log: log.act("capability_search", '{"query": "\\ud83d\\ude00 \'"}'),
+    "verify": lambda log: log.act("verify", "{}").check("unit", 1).check("a:b", 0).check("unit", 0),
+    "retry": lambda log: log.act("verify", "{}", errors=("server",), fallback="m-9"),
+    "guard": lambda log: log.guard("search_repeats"),
+    "fail": lambda log: log.fail_to_ask("timeout"),
+}
+
+
+@pytest.fixture
+def grown():
+    """A run that makes these moves, one after the other."""
+
+    def grown(moves):
+        log = Log("cut").goal()
+        for move in moves:
+            MOVES[move](log)
+        return log
+
+    return grown

@@ -140,7 +140,7 @@ texts = st.lists(st.text(st.characters(exclude_categories=())), min_size=1, max_
 
 
 def test_hostile_text_survives(tmp_path):
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=8, deadline=None)
     @given(texts)
     def survives(given_texts):
         lines = [json.dumps(event(n, text)).encode() for n, text in enumerate(given_texts)]
