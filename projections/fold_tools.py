@@ -543,6 +543,7 @@ def steered(run: Run, event: Steered) -> None:
             harness.pause = command.text or "paused"
         case "resume":
             harness.pause = ""
+            run.status = ""
             _shift_deadline(run, run.now - harness.paused_at if harness.paused_at else 0)
             harness.paused_at = 0
         case "cancel":

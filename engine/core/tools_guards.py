@@ -222,6 +222,17 @@ def child_open(run: Run, given: Any) -> bool:
     return given.child_open
 
 
+def child_erred(run: Run, given: Any) -> bool:
+    """The sub-agent came back with an error as its result."""
+    landed = given.slot.landed
+    return bool(getattr(landed, "error", ""))
+
+
+def clock_is_limit(run: Run, given: Any) -> bool:
+    """The limit that was reached is the wall clock."""
+    return run.harness.limit == "wall_clock"
+
+
 def error_is_result(run: Run, given: Any) -> bool:
     """The policy lets the model react to this error."""
     slot = next_slot(run, ("started",))

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepfold.engine.contract.envelope import parse_action as parse_action
+    from stepfold.engine.runtime.agent_loop import AgentLoop as AgentLoop
+    from stepfold.engine.runtime.replay import replay as replay
+    from stepfold.events.store import open_store as open_store
 
 _HOMES = {
+    "AgentLoop": "stepfold.engine.runtime.agent_loop",
+    "open_store": "stepfold.events.store",
     "parse_action": "stepfold.engine.contract.envelope",
+    "replay": "stepfold.engine.runtime.replay",
 }
 
 __all__ = sorted(_HOMES)
