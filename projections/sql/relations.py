@@ -201,7 +201,8 @@ def _empty_log() -> str:
 
 def _create(connection: "DuckDBPyConnection", view: View) -> None:
     named = ", ".join(f'"{column}"' for column in view.columns)
-    connection.execute(f"CREATE VIEW {view.name} ({named}) AS {view.query}")
+    # Named inside the view: releases of DuckDB differ in whether a comment finds names given outside.
+    connection.execute(f"CREATE VIEW {view.name} AS SELECT * FROM ({view.query}) AS view ({named})")
     connection.execute(f"COMMENT ON VIEW {view.name} IS {quoted(view.comment)}")
     for column, comment in view.columns.items():
         connection.execute(f'COMMENT ON COLUMN {view.name}."{column}" IS {quoted(comment)}')
