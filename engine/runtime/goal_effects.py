@@ -15,6 +15,7 @@ from stepfold.engine.capabilities.context import CallContext, Network
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema
+from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.live import Landing
 from stepfold.events.vocabulary import (
@@ -68,7 +69,7 @@ class GoalEffects:
         reply = self._model.reply(request_of(run, effect, self._prompt))
         if isawaitable(reply):
             return _within(reply, config_of(run).model_request_timeout)
-        return reply  # type: ignore[return-value]
+        return _as_text(reply)
 
     def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
         context = CallContext(
@@ -98,13 +99,18 @@ class GoalEffects:
 
 async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -> ModelReplied | ModelErred:
     try:
-        return await asyncio.wait_for(reply, seconds)
+        return _as_text(await asyncio.wait_for(reply, seconds))
     except TimeoutError:
         return ModelErred(
             *BLANK,
             error="timeout",
             detail=f"no reply within {seconds:g} s; raise loop.model_request_timeout, or ask a faster model",
         )
+
+
+def _as_text(landed: ModelReplied | ModelErred) -> ModelReplied | ModelErred:
+    """A structured call becomes the text that the strict parser judges, byte for byte, before it is recorded."""
+    return as_action(landed) if isinstance(landed, ModelReplied) and landed.tool_calls else landed
 
 
 def request_of(run: Run, effect: AskModel, prompt: GoalPrompt | None) -> Request:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from stepfold.engine.core.arguments import visible_schema
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.hooks import call_hook, injected_into, request_messages
 from stepfold.engine.runtime.live import Landing
@@ -25,9 +26,9 @@ from stepfold.events.vocabulary import (
     ToolErred,
     ToolReturned,
 )
-from stepfold.engine.core.arguments import visible_schema
 from stepfold.projections.effects import AskModel, CallHook, CallTool
-from stepfold.projections.fold_tools import config_of, request_change
+from stepfold.projections.fold_shared import slot_of
+from stepfold.projections.fold_tools import child_id, config_of, request_change
 from stepfold.projections.state import Run
 
 ON_ERROR_SECONDS = 5.0
@@ -185,8 +186,7 @@ class HarnessEffects:
 
     async def _ran(self, tool: Tool, effect: CallTool, run: Run) -> Landing:
         timeout = tool.timeout if tool.timeout is not None else config_of(run).tool_timeout
-        context = self._context(run)
-        context.call_key = effect.key
+        context = self._context(run, effect)
         try:
             async with asyncio.timeout(timeout):
                 return await self._called(tool, effect, context)
@@ -227,8 +227,9 @@ class HarnessEffects:
         async with asyncio.timeout(limit):
             return await call_hook(self._middleware[effect.name], effect, run, self._context(run))
 
-    def _context(self, run: Run) -> RunContext:
+    def _context(self, run: Run, effect: CallTool | None = None) -> RunContext:
         deadline = run.harness.deadline
+        slot = None if effect is None else slot_of(run, effect.key)
         return RunContext(
             run_id=run.run_id,
             state=self._state,
@@ -237,6 +238,9 @@ class HarnessEffects:
             usage=run.usage,
             injected=self._injected,
             remaining=None if deadline is None else (deadline - run.now) / 1_000_000,
+            max_depth=config_of(run).max_depth,
+            call_id="" if slot is None else slot.call_id,
+            child_run_id="" if slot is None else child_id(run, slot),
         )
 
 

@@ -31,7 +31,8 @@ class RunContext:
     """What a hook or a tool knows of the run it serves.
 
     `state` is the caller's, to be read and not changed; `data` the caller's context. `usage` is what
-    the run has cost so far.
+    the run has cost so far, `remaining` the seconds until its deadline. `child_run_id` is the id of
+    the run that this call would start, if its tool is a sub-agent.
     """
 
     def __init__(
@@ -44,6 +45,9 @@ class RunContext:
         usage: Usage,
         injected: Mapping[str, Any],
         remaining: float | None = None,
+        max_depth: int = 0,
+        call_id: str = "",
+        child_run_id: str = "",
     ) -> None:
         self.run_id = run_id
         self.state = state
@@ -52,6 +56,9 @@ class RunContext:
         self.usage = usage
         self.injected = injected
         self.remaining = remaining
+        self.max_depth = max_depth
+        self.call_id = call_id
+        self.child_run_id = child_run_id
         self.control: tuple[str, str] = ("", "")
 
     def stop_with_final(self, text: str) -> None:

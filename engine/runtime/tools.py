@@ -24,7 +24,10 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Tool:
-    """A manifest and the function behind it. `call` gets decoded arguments and the run's context."""
+    """A manifest and the function behind it. `call` gets decoded arguments and the run's context.
+
+    `child` is the harness behind a sub-agent.
+    """
 
     def __init__(
         self,
@@ -34,8 +37,10 @@ class Tool:
         timeout: float | None = None,
         takes_context: str = "",
         decoder: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+        child: Any = None,
     ) -> None:
         self.manifest = manifest
+        self.child = child
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)
