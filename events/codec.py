@@ -37,6 +37,8 @@ class _Head(Struct):
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
+_decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
+_NOT_JSON = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 class LineError(ValueError):
@@ -52,8 +54,13 @@ def encode(event: Event) -> bytes:
     try:
         line = _encode(event)
     except UnicodeEncodeError:
-        return _encode(_map_text(event, _escape))
-    return _encode(_map_text(event, _escape)) if _MARK_BYTES in line else line
+        return _one_line(_encode(_map_text(event, _escape)))
+    return _one_line(_encode(_map_text(event, _escape)) if _MARK_BYTES in line else line)
+
+
+def _one_line(line: bytes) -> bytes:
+    # JSON that came from outside as it was written (a schema, a hook's change) may be indented.
+    return msgspec.json.format(line, indent=-1) if b"\n" in line else line
 
 
 def decode(line: bytes) -> AnyEvent | Unknown:
@@ -63,33 +70,40 @@ def decode(line: bytes) -> AnyEvent | Unknown:
     """
     try:
         event = _decode(line)
-        if event.v != VERSION:
-            return _decode_other_version(line)
     except msgspec.ValidationError as error:
         return _decode_unfitting(line, error)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise LineError(f"not a JSON object: {error}") from error
+    if event.v != VERSION:
+        return _upcast(_fields_of(line), None)
     return _map_text(event, _unescape) if _MARK_BYTES in line else event
 
 
 def _decode_unfitting(line: bytes, error: msgspec.ValidationError) -> AnyEvent | Unknown:
+    # A field that does not fit is found before the rest of the line is read, which may be no JSON.
+    fields = _fields_of(line)
     try:
         head = _decode_head(line)
     except msgspec.ValidationError:
         # Versions before 1 had another envelope, so the head alone tells nothing about them.
-        return _decode_other_version(line, error)
+        return _upcast(fields, error)
     if head.v != VERSION:
-        return _decode_other_version(line, error)
+        return _upcast(fields, error)
     if head.kind in KINDS:
         raise LineError(f"{head.kind} at seq {head.seq}: {error}") from error
     return Unknown(head.v, head.run_id, head.seq, head.step, head.ts, head.kind)
 
 
-def _decode_other_version(line: bytes, error: Exception | None = None) -> AnyEvent | Unknown:
+def _fields_of(line: bytes) -> dict[str, Any]:
     try:
-        fields = msgspec.json.decode(line, type=dict[str, Any])
+        return _decode_fields(line)
     except msgspec.ValidationError as problem:
         raise LineError(f"no event: {problem}") from problem
+    except _NOT_JSON as problem:
+        raise LineError(f"not a JSON object: {problem}") from problem
+
+
+def _upcast(fields: dict[str, Any], error: Exception | None) -> AnyEvent | Unknown:
     version = fields.get("v")
     if not isinstance(version, int) or isinstance(version, bool):
         raise LineError(f"no event: {error or 'the field v (schema version) is missing'}")
@@ -97,7 +111,13 @@ def _decode_other_version(line: bytes, error: Exception | None = None) -> AnyEve
         raise NewerVersion(f"schema version {version}, this engine reads up to {VERSION}: upgrade stepfold")
     if version == VERSION:
         raise LineError(f"no event: {error}")
-    return decode(_encode(upcasters.upcast(fields, version)))
+    if version not in upcasters.UPCASTERS:
+        raise LineError(f"no event: there was never a schema version {version}")
+    try:
+        line = _encode(upcasters.upcast(fields, version))
+    except (OverflowError, UnicodeEncodeError, RecursionError) as problem:
+        raise LineError(f"no event of schema version {version}: {problem}") from problem
+    return decode(line)
 
 
 def _map_text(value: Any, change: Callable[[str], str]) -> Any:

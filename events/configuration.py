@@ -9,6 +9,12 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
+NULL = Raw(b"null")
+"""The default of optional JSON fields: one object, so that `omit_defaults` can leave it out.
+
+Never `Raw | None`: msgspec writes that union and then reads nothing but null back.
+"""
+
 Idempotency = Literal["pure", "idempotent", "once"]
 
 
@@ -76,7 +82,9 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     response_format: Literal["none", "json_object", "json_schema"] = "none"
 
 
-class GoalConfig(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="goal"):
+class GoalConfig(
+    Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="goal"
+):
     """Settings of a strict goal loop. Windows in tokens, timeouts in seconds.
 
     `wording` is the version of the engine's own sentences (transcript, framing, repair): a fold
@@ -148,7 +156,7 @@ class HarnessConfig(
     stream: bool = False
     record_deltas: bool = False
     no_progress: bool = False
-    response_schema: Raw | None = None
+    response_schema: Raw = NULL
     response_name: str = ""
     response_strategy: Literal["none", "provider", "tool"] = "none"
     namespace: str = ""

@@ -91,7 +91,9 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            raise StoreError(f"{text!r} names {len(found)} runs: {', '.join(found[:5])}; write more of the id")
+            raise StoreError(
+                f"{text!r} names {len(found)} runs: {', '.join(found[:5])}; write more of the id"
+            )
         raise StoreError(f"no run {text!r} in {self.folder}; `stepfold runs` lists what is there")
 
     def index(self, run_id: str) -> "RunIndex":
@@ -157,15 +159,25 @@ class RunIndex:
             yield line
 
     def catch_up(self, path: Path) -> None:
-        """Copy what the journal has and SQLite lacks; the journal is the truth."""
+        """Copy what the journal has and SQLite lacks, and drop what the journal has not: it is the truth."""
         have = self.count()
         if not path.exists():
             return
-        missing = [
-            record.line for number, record in enumerate(records_of(path, torn=[])) if number >= have
-        ]
+        written = 0
+        missing = []
+        for record in records_of(path, torn=[]):
+            if written >= have:
+                missing.append(record.line)
+            written += 1
+        if written < have:
+            self._drop_from(written)
         if missing:
             self.add(have, missing)
+
+    def _drop_from(self, seq: int) -> None:
+        self._database.execute(
+            "DELETE FROM lines WHERE id >= ? AND id < ?", (self._base + seq, self._base + (1 << 32))
+        )
 
 
 def open_store(folder: str | Path = ".stepfold") -> Store:

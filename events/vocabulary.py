@@ -12,13 +12,11 @@ from typing import get_args
 
 from msgspec import Raw, Struct
 
+from stepfold.events.configuration import NULL as NULL
 from stepfold.events.configuration import Config
 
 VERSION = 1
 """The schema version this engine writes. New kinds and fields don't raise it; changed meanings do."""
-
-NULL = Raw(b"null")
-"""The default of optional JSON fields: one object, so that `omit_defaults` can leave it out."""
 
 
 class Event(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):

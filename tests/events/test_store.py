@@ -1,0 +1,199 @@
+"""A store folder: the journal is the truth, SQLite follows it and is made anew from it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stepfold.engine.runtime.run_log import RunLog
+from stepfold.events.codec import encode
+from stepfold.events.journal import read_log
+from stepfold.events.store import Store, StoreError, open_store
+from stepfold.events.vocabulary import ModelCompleted
+from tests.house import FINISH, LOAD, SEARCH, VERIFY, Hands, call, config, play
+
+
+def event(seq: int, step: int = 1, run_id: str = "r") -> ModelCompleted:
+    return ModelCompleted(1, run_id, seq, step, "t", "complete", call_id=f"model-{seq}")
+
+
+def journal_lines(store: Store, run_id: str) -> list[bytes]:
+    return [record.line for record in read_log(store.path_of(run_id)).records]
+
+
+def written(folder: Path, count: int = 5, run_id: str = "r") -> None:
+    with Store(folder) as store, RunLog(store, run_id) as log:
+        for seq in range(count):
+            log.record(event(seq, run_id=run_id))
+            log.flush()
+
+
+def test_both_sides_are_equal_at_the_end_of_a_run(tmp_path: Path) -> None:
+    _, events = play(config(), Hands([SEARCH, LOAD, call("change", x=1), VERIFY, FINISH]))
+
+    with Store(tmp_path) as store:
+        with RunLog(store, "r") as log:
+            for item in events:
+                log.record(item)
+                log.flush()
+
+        assert (
+            list(store.index("r").lines()) == journal_lines(store, "r") == [encode(item) for item in events]
+        )
+
+
+def test_sqlite_is_never_ahead_of_the_journal(tmp_path: Path) -> None:
+    with Store(tmp_path) as store, RunLog(store, "r") as log:
+        for seq in range(20):
+            log.record(event(seq, step=seq // 3))
+            if seq % 4 == 0:
+                log.flush()
+            on_disk = store.path_of("r").read_bytes().count(b"\n")
+
+            assert store.index("r").count() <= on_disk
+
+
+def test_every_line_is_readable_as_a_row(tmp_path: Path) -> None:
+    written(tmp_path)
+
+    rows = sqlite3.connect(tmp_path / "store.sqlite").execute(
+        "SELECT run_id, seq, step, ts, kind FROM events"
+    )
+
+    assert list(rows) == [("r", seq, 1, "t", "ModelCompleted") for seq in range(5)]
+
+
+def test_a_deleted_sqlite_is_made_anew(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "store.sqlite").unlink()
+
+    with Store(tmp_path) as store:
+        assert list(store.index("r").lines()) == journal_lines(store, "r")
+
+
+@pytest.mark.parametrize("kept", range(6))
+def test_an_sqlite_that_lacks_lines_is_caught_up(tmp_path: Path, kept: int) -> None:
+    written(tmp_path)
+    database = sqlite3.connect(tmp_path / "store.sqlite")
+    database.execute("DELETE FROM lines WHERE id & 0xffffffff >= ?", (kept,))
+    database.commit()
+    database.close()
+
+    with Store(tmp_path) as store, RunLog(store, "r") as log:
+        log.record(event(5))
+
+    with Store(tmp_path) as store:
+        assert (
+            list(store.index("r").lines())
+            == journal_lines(store, "r")
+            == [encode(event(n)) for n in range(6)]
+        )
+
+
+def test_an_sqlite_that_is_ahead_of_a_journal_gives_way_to_it(tmp_path: Path) -> None:
+    written(tmp_path)
+    path = tmp_path / "runs" / "r.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+
+    with Store(tmp_path) as store, RunLog(store, "r") as log:
+        log.record(event(2, step=7))
+
+    with Store(tmp_path) as store:
+        assert list(store.index("r").lines()) == journal_lines(store, "r")
+        assert store.index("r").count() == 3
+
+
+def test_a_run_begun_anew_under_an_old_id_leaves_nothing_of_the_old_one(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "runs" / "r.jsonl").unlink()
+
+    written(tmp_path, count=2)
+
+    with Store(tmp_path) as store:
+        assert (
+            list(store.index("r").lines())
+            == journal_lines(store, "r")
+            == [encode(event(n)) for n in range(2)]
+        )
+
+
+@pytest.mark.parametrize("kept", [0, 1, 15, 100, 1000, 4096, 5000, 8192])
+def test_an_sqlite_cut_short_is_caught_up_or_refused_in_one_line(tmp_path: Path, kept: int) -> None:
+    written(tmp_path, count=200)
+    database = tmp_path / "store.sqlite"
+    database.write_bytes(database.read_bytes()[:kept])
+
+    try:
+        with Store(tmp_path) as store:
+            assert list(store.index("r").lines()) == journal_lines(store, "r")
+    except StoreError as error:
+        assert "move it away, and it is made anew from runs/*.jsonl" in str(error)
+        database.unlink()
+        with Store(tmp_path) as store:
+            assert list(store.index("r").lines()) == journal_lines(store, "r")
+
+
+def test_a_torn_last_line_never_enters_sqlite(tmp_path: Path) -> None:
+    written(tmp_path)
+    path = tmp_path / "runs" / "r.jsonl"
+    path.write_bytes(path.read_bytes() + encode(event(5))[:30])
+    (tmp_path / "store.sqlite").unlink()
+
+    with Store(tmp_path) as store:
+        assert store.index("r").count() == 5
+
+
+def test_runs_do_not_mix(tmp_path: Path) -> None:
+    written(tmp_path, 3, "one")
+    written(tmp_path, 4, "two")
+
+    with Store(tmp_path) as store:
+        assert (store.index("one").count(), store.index("two").count()) == (3, 4)
+        assert store.run_ids() == ["one", "two"]
+
+
+def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"hello")
+
+    with pytest.raises(StoreError, match=r"can't be used as a store: .*; name another with --store"):
+        open_store(file)
+
+
+def test_an_sqlite_that_is_none_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"hello, I am a text file\n" * 100)
+
+    with pytest.raises(StoreError, match="not a database; move it away, and it is made anew"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "a/b", "../r", "/etc/passwd", "a\\b", "a\0b"])
+def test_an_id_that_leads_out_of_the_folder_is_refused(tmp_path: Path, run_id: str) -> None:
+    with Store(tmp_path) as store, pytest.raises(StoreError, match="is no run id"):
+        store.path_of(run_id)
+
+
+def test_a_run_is_found_by_a_start_of_its_id(tmp_path: Path) -> None:
+    for run_id in ("20260101-a", "20260101-b", "20260202-c"):
+        written(tmp_path, 1, run_id)
+
+    with Store(tmp_path) as store:
+        assert store.find("20260202") == "20260202-c"
+        assert store.find("20260101-a") == "20260101-a"
+        assert store.find("last") == "20260202-c"
+        with pytest.raises(StoreError, match="names 2 runs: 20260101-a, 20260101-b; write more of the id"):
+            store.find("20260101")
+        with pytest.raises(StoreError, match="no run 'x' in"):
+            store.find("x")
+
+
+def test_a_summary_holds_only_as_long_as_the_log_does_not_grow(tmp_path: Path) -> None:
+    written(tmp_path)
+    with Store(tmp_path) as store:
+        store.keep_summary("r", "five events")
+        assert store.summary("r") == "five events"
+
+        with RunLog(store, "r") as log:
+            log.record(event(5))
+
+        assert store.summary("r") is None
