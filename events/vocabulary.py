@@ -174,7 +174,7 @@ class EffectLost(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
 
 
 class CheckReturned(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """An acceptance check ended. `exit_code` is None when it could not run; `digest` is of the whole output."""
+    """A check ended. `exit_code` is None when it could not run; `digest` is of the whole output."""
 
     exit_code: int | None
     output: str = ""
@@ -545,7 +545,7 @@ class NoProgress(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=Tru
 
 
 class RunPaused(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The run rests until it is resumed; the reason lies in the command. `checkpoint` is the model calls made."""
+    """The run rests until it is resumed; `checkpoint` counts its model calls so far."""
 
     checkpoint: int
 
@@ -646,4 +646,4 @@ DECIDED: tuple[type[Decided], ...] = get_args(DecidedEvent)
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (*OBSERVED, *DECIDED)}
 
 BLANK = (VERSION, "", 0, 0, "")
-"""The envelope of an observed event before `drive` stamps it: handlers build `ToolReturned(*BLANK, content=…)`."""
+"""The envelope of an observed event before it is stamped: handlers build `ToolReturned(*BLANK, content=…)`."""

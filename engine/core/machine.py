@@ -230,4 +230,6 @@ def _check_silent(table: Table) -> None:
     resting = {source for row in table.rows if row.sort == "rests" for source in row.sources}
     for row in table.rows:
         if row.sort == "silent" and row.dest in resting:
-            raise TableError(f"the silent row {row.name!r} leads into {row.dest!r}, which can rest unrecorded")
+            raise TableError(
+                f"the silent row {row.name!r} leads into {row.dest!r}, which can rest unrecorded"
+            )

@@ -84,7 +84,7 @@ class RecordedRun:
             event = self._next.event
             if isinstance(event, Observed):
                 self._refuse_unasked(run, event, first=not batch and run.seq == 0)
-                self._last_observed = event  # type: ignore[assignment]
+                self._last_observed = event
             elif not isinstance(event, Unknown):
                 break
             batch.append(event)
@@ -132,14 +132,18 @@ class RecordedRun:
 
     def _refuse_unasked(self, run: Run, event: Observed, *, first: bool) -> None:
         if first and not isinstance(event, RunStarted):
-            raise ReplayDiverged(event.seq, type(event).__name__, "kind", type(event).__name__, "RunStarted", None)
+            raise ReplayDiverged(
+                event.seq, type(event).__name__, "kind", type(event).__name__, "RunStarted", None
+            )
         if event.key and event.key not in run.due:
             raise ReplayDiverged(
                 event.seq, type(event).__name__, "key", event.key, sorted(run.due), self._cause()
             )
 
     def _missing_decision(self, event: Any) -> None:
-        raise ReplayDiverged(event.seq, type(event).__name__, "kind", type(event).__name__, None, self._cause())
+        raise ReplayDiverged(
+            event.seq, type(event).__name__, "kind", type(event).__name__, None, self._cause()
+        )
 
     def _cause(self) -> Any:
         event = self._last_observed
