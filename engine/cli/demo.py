@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -69,7 +70,7 @@ def demo(into: str | None, for_machines: bool) -> int:
         _ask(store)
         say()
         say(f"log       {trace}")
-        say(f"look      cd {project} && stepfold show last")
+        say(f"look      cd {project} && {_command()} show last")
     return EXIT_CODES[outcome.finish] if verdict.verdict == "identical" else 3
 
 
@@ -100,6 +101,11 @@ def _ask(store: Store) -> None:
             say(line)
     finally:
         relations.close()
+
+
+def _command() -> str:
+    """The command as this person can type it: by name where it is on the path, else by its file."""
+    return "stepfold" if shutil.which("stepfold") else str(Path(sys.argv[0]).resolve())
 
 
 def _silent(text: str = "") -> None:
