@@ -95,13 +95,20 @@ class Command(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RunStarted(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The first event of every log. `parent` is the run that started this one, if any."""
+    """The first event of every log. `parent` is the run that started this one, if any.
+
+    A fork names its `source`, and shares that run's events below `source_seq`; from there on `forked`
+    is the configuration, where it differs.
+    """
 
     config: Config
     engine: str
     input: tuple[Message, ...] = ()
     parent: str = ""
     parent_call: str = ""
+    source: str = ""
+    source_seq: int = 0
+    forked: Config | None = None
 
 
 class RunReopened(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):

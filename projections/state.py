@@ -251,6 +251,8 @@ class Run(Accumulator):
         "config",
         "due",
         "engine",
+        "fork_config",
+        "fork_seq",
         "fault",
         "fault_detail",
         "goal",
@@ -278,6 +280,8 @@ class Run(Accumulator):
         self.run_id = ""
         self.parent = ""
         self.engine = ""
+        self.fork_seq = -1
+        self.fork_config: Config | None = None
         self.loop = ""
         self.config: Config = NOT_STARTED
         self.manifests: dict[str, Manifest] = {}

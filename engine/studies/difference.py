@@ -61,7 +61,9 @@ def _read(events: Iterable[v.AnyEvent | v.Unknown]) -> tuple[list[StepView], dic
     run = Run()
     steps: list[StepView] = []
     counts: dict[str, int] = {}
-    step, reply, did, results, guards = 0, "", "", [], []
+    step, reply, did = 0, "", ""
+    results: list[str] = []
+    guards: list[str] = []
 
     def close() -> None:
         if step or did or results or guards:
