@@ -148,6 +148,10 @@ class LeanMachine(ShippedMachine):
     transition_cls = RowTransition
 
     def __init__(self, states: Sequence[str], initial: str) -> None:
+        for state in states:
+            # Members of an enumeration would register under another name, callbacks would never be called.
+            if type(state) is not str:
+                raise TableError(f"the state {state!r}: a state is a name, given as a plain str")
         super().__init__(model=None, states=list(states), initial=initial, auto_transitions=False)
 
     def add_transition(self, trigger: str, source: Any, dest: Any, **named: Any) -> None:  # type: ignore[override]
@@ -230,4 +234,6 @@ def _check_silent(table: Table) -> None:
     resting = {source for row in table.rows if row.sort == "rests" for source in row.sources}
     for row in table.rows:
         if row.sort == "silent" and row.dest in resting:
-            raise TableError(f"the silent row {row.name!r} leads into {row.dest!r}, which can rest unrecorded")
+            raise TableError(
+                f"the silent row {row.name!r} leads into {row.dest!r}, which can rest unrecorded"
+            )
