@@ -74,7 +74,7 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     `response_format` is `none`, `json_object` or `json_schema` (the envelope as a schema).
     """
 
-    mode: Literal["text", "chat", "tools"] = "text"
+    mode: Literal["text", "chat", "tools"] = "chat"
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None

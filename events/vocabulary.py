@@ -71,6 +71,19 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     tool_call_id: str = ""
 
 
+class ChildUsage(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a sub-agent's run has cost, for its parent to add to its own."""
+
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+NO_CHILD = ChildUsage()
+"""The default of tools that are no sub-agents: one object, so that `omit_defaults` leaves it out."""
+
+
 class Command(Struct, frozen=True, gc=False, omit_defaults=True):
     """A steering command: `pause`, `resume`, `cancel`, `inject` or `redirect`, with its text."""
 
@@ -118,6 +131,7 @@ class ModelReplied(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=
     estimated: bool = False
     cache: str = ""
     streamed: bool = False
+    cost: float = 0.0
 
 
 class ModelErred(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -143,6 +157,7 @@ class ToolReturned(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=
     error: str = ""
     size: int = 0
     digest: str = ""
+    child: ChildUsage = NO_CHILD
 
 
 class ToolErred(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -151,6 +166,7 @@ class ToolErred(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tru
     error: str
     detail: str = ""
     fatal: bool = False
+    child: ChildUsage = NO_CHILD
 
 
 class EffectLost(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -485,7 +501,7 @@ class Steered(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class ControlApplied(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A control took effect: `stop_with_final`, `interrupt`, `structured_with_tool_calls`, …"""
+    """A control took effect: `stop_with_final`, `interrupt`, `paused`, `structured_with_tool_calls`."""
 
     control: str
 

@@ -39,8 +39,6 @@ def run_started(run: Run, event: RunStarted) -> None:
         run.history.append(Message("user", config.goal))
         return
     run.loop = "tools"
-    for message in event.input:
-        run.history.append(message)
 
 
 def run_reopened(run: Run, event: RunReopened) -> None:
@@ -62,13 +60,16 @@ def model_started(run: Run, event: ModelStarted) -> None:
     run.call += 1
     run.call_id = event.call_id
     run.attempt = 0
+    run.tries = 0
     run.model_landed = None
-    _attempt(run, event.model, event.max_tokens)
+    ask(run, event.model, event.max_tokens)
 
 
-def _attempt(run: Run, model: str, max_tokens: int | None) -> None:
-    key = f"model:{run.call_id}:{run.attempt}"
-    run.due[key] = AskModel(key, run.call_id, run.call, run.attempt, model, max_tokens)
+def ask(run: Run, model: str, max_tokens: int | None) -> None:
+    """One more attempt is due. `tries` counts those of all models of the call, `attempt` this model's."""
+    key = f"model:{run.call_id}:{run.tries}"
+    run.due[key] = AskModel(key, run.call_id, run.call, run.tries, model, max_tokens)
+    run.tries += 1
     run.asking = (model, max_tokens)
 
 
@@ -88,7 +89,7 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
     run.attempt = event.attempt
     run.model_landed = None
     if not run.config.retry.sleep or event.delay <= 0:
-        _attempt(run, *run.asking)
+        ask(run, *run.asking)
         return
     key = f"wait:{run.call_id}:{event.attempt}"
     run.due[key] = Wait(key, microseconds(event.ts) + round(event.delay * 1_000_000))
@@ -97,7 +98,7 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
 def wait_ended(run: Run, event: WaitEnded) -> None:
     """After a backoff the attempt is due."""
     if event.key.startswith("wait:"):
-        _attempt(run, *run.asking)
+        ask(run, *run.asking)
 
 
 def model_completed(run: Run, event: ModelCompleted) -> None:

@@ -1,5 +1,8 @@
 """The request of a model call, built from the run alone: its turns, its flat form, its digest."""
 
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
 import msgspec
 
 from stepfold.events.configuration import Generation
@@ -12,11 +15,20 @@ NEXT_ACTION = "\n\nNext action (one JSON object):\n"
 _TITLES = {"user": "User", "assistant": "Assistant", "tool": "Result"}
 _encode = msgspec.json.Encoder().encode
 
+T = TypeVar("T")
+
 
 def request_digest(run: Run, max_tokens: int | None) -> str:
     """The digest of all that makes the request: system turn, turns, model and options. O(1) a step."""
     options = _encode((run.config.generation, max_tokens)).decode()
     return digest_of(f"{run.goal.system_digest}\x1e{run.history.chain}\x1e{options}")
+
+
+def harness_request_digest(run: Run, max_tokens: int | None) -> str:
+    """The same for a tool-calling run: turns, what the hooks made of them, and options."""
+    config = run.config
+    options = _encode((config.generation, max_tokens)).decode()
+    return digest_of(f"{run.history.chain}\x1e{run.harness.request.decode('utf-8', 'replace')}\x1e{options}")
 
 
 def flat_turn(turn: Message) -> str:
@@ -32,47 +44,77 @@ def render_history_as_prompt(system: str, history: ConversationHistory) -> str:
     return system + "".join(map(flat_turn, history.turns)) + NEXT_ACTION
 
 
-class FlatPrompt:
-    """The flat form, extended by what is new instead of rendered anew each step."""
-
-    def __init__(self) -> None:
-        self._turns: list[str] = []
-        self._generation = -1
-
-    def render(self, system: str, history: ConversationHistory) -> str:
-        """Equal to `render_history_as_prompt`; renders only the turns since the last call."""
-        if self._generation != history.generation or len(self._turns) > len(history.turns):
-            self._turns = []
-            self._generation = history.generation
-        self._turns.extend(map(flat_turn, history.turns[len(self._turns) :]))
-        return system + "".join(self._turns) + NEXT_ACTION
+Render = Callable[[Message], T]
 
 
-def structured_turns(history: ConversationHistory, mode: str) -> list[Message]:
-    """The turns as chat messages.
+class Rendering(Generic[T]):
+    """Turns rendered one by one, as they come: extended by what is new instead of rebuilt each step.
 
-    `tools`: an action is a structured call, its observation the `tool` message paired to it; a
-    rejected reply stays plain text, and what the model reads about it comes as a user turn. `chat`:
-    servers without tools get user and assistant turns only.
+    `start` gives the function that renders one turn; a compaction starts over with a fresh one.
     """
-    paired: set[str] = set()
-    messages = []
-    for turn in history.turns:
-        if mode == "tools" and turn.role == "assistant" and turn.tool_calls:
-            paired.update(call.id for call in turn.tool_calls)
-            messages.append(Message("assistant", "", turn.tool_calls))
-        elif turn.role == "tool" and not (mode == "tools" and turn.tool_call_id in paired):
-            messages.append(Message("user", f"Result of {turn.tool_call_id}:\n{turn.content}"))
-        elif turn.role == "assistant":
-            messages.append(Message("assistant", turn.content))
-        else:
-            messages.append(turn)
-    return messages
+
+    def __init__(self, start: Callable[[], Render[T]]) -> None:
+        self._start = start
+        self._render = start()
+        self._items: list[T] = []
+        self._generation = 0
+
+    def items(self, history: ConversationHistory) -> list[T]:
+        """All turns of the history, rendered. The list is this object's own: read it, don't keep it."""
+        if self._generation != history.generation:
+            self._render = self._start()
+            self._items = []
+            self._generation = history.generation
+        self._items.extend(map(self._render, history.turns[len(self._items) :]))
+        return self._items
 
 
-def goal_messages(run: Run, generation: Generation, flat: FlatPrompt) -> tuple[Message, ...]:
-    """What the model of a goal run is sent at this moment."""
-    system = run.goal.system
-    if generation.mode == "text":
-        return (Message("user", flat.render(system, run.history)),)
-    return (Message("system", system), *structured_turns(run.history, generation.mode))
+def flat_rendering() -> Rendering[str]:
+    """For text-only models."""
+    return Rendering(lambda: flat_turn)
+
+
+def chat_rendering() -> Rendering[Message]:
+    """For chat servers without tools: user and assistant turns only."""
+    return Rendering(lambda: _chat_turn)
+
+
+def tools_rendering() -> Rendering[Message]:
+    """For servers with tools: an action is a structured call, its observation the `tool` turn paired to it.
+
+    A rejected reply stays plain text, and what the model reads about it comes as a user turn.
+    """
+    return Rendering(_tools_turns)
+
+
+def _chat_turn(turn: Message) -> Message:
+    if turn.role == "tool":
+        return Message("user", f"Result of {turn.tool_call_id}:\n{turn.content}")
+    return Message(turn.role, turn.content)
+
+
+def _tools_turns() -> Render[Message]:
+    structured: set[str] = set()
+
+    def render(turn: Message) -> Message:
+        if turn.tool_calls:
+            structured.update(call.id for call in turn.tool_calls)
+            return Message("assistant", "", turn.tool_calls)
+        return turn if turn.tool_call_id in structured else _chat_turn(turn)
+
+    return render
+
+
+class GoalPrompt:
+    """What the model of a goal run is sent, in the mode of its configuration."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._flat = flat_rendering() if generation.mode == "text" else None
+        self._turns = tools_rendering() if generation.mode == "tools" else chat_rendering()
+
+    def messages(self, run: Run) -> tuple[Message, ...]:
+        """The messages of the request that the run would send now."""
+        system = run.goal.system
+        if self._flat is not None:
+            return (Message("user", system + "".join(self._flat.items(run.history)) + NEXT_ACTION),)
+        return (Message("system", system), *self._turns.items(run.history))

@@ -10,6 +10,7 @@ from typing import Any
 from stepfold.events import vocabulary as v
 from stepfold.projections import fold_goal as goal
 from stepfold.projections import fold_shared as shared
+from stepfold.projections import fold_tools as tools
 from stepfold.projections.state import Run
 
 
@@ -71,7 +72,52 @@ GOAL: Reducers = {
     v.RunFinished: goal.run_finished,
 }
 
-REDUCERS: dict[str, Reducers] = {"": SHARED, "goal": SHARED | GOAL}
+TOOLS: Reducers = {
+    v.RunReopened: tools.run_reopened,
+    v.ModelStarted: tools.model_started,
+    v.ModelDelta: tools.model_delta,
+    v.ModelReplied: tools.model_replied,
+    v.ModelErred: tools.model_erred,
+    v.FallbackSelected: tools.fallback_selected,
+    v.FallbackSkipped: tools.fallback_skipped,
+    v.RetryScheduled: tools.retry_scheduled,
+    v.CacheHit: tools.usage_recorded,
+    v.CacheMissed: tools.cache_missed,
+    v.UsageRecorded: tools.usage_recorded,
+    v.ModelCompleted: tools.model_completed,
+    v.ModelFailed: tools.model_failed,
+    v.UnknownToolCalled: tools.unknown_tool,
+    v.ToolArgumentsRejected: tools.arguments_rejected,
+    v.ToolSkipped: tools.tool_skipped,
+    v.ToolStarted: tools.tool_started,
+    v.ToolCompleted: tools.tool_completed,
+    v.ToolFailed: tools.tool_failed,
+    v.SubAgentStarted: tools.child_started,
+    v.SubAgentCompleted: tools.child_ended,
+    v.SubAgentFailed: tools.child_ended,
+    v.NoProgress: tools.no_progress,
+    v.MiddlewareStarted: tools.middleware_started,
+    v.HookReturned: tools.hook_returned,
+    v.MiddlewareCompleted: tools.middleware_completed,
+    v.SteeringReceived: tools.steering_received,
+    v.Steered: tools.steered,
+    v.ControlApplied: tools.control_applied,
+    v.LimitReached: tools.limit_reached,
+    v.RunPaused: tools.run_paused,
+    v.RunCompleted: tools.run_completed,
+    v.RunFailed: tools.run_failed,
+}
+
+
+def _run_started(run: Run, event: v.RunStarted) -> None:
+    shared.run_started(run, event)
+    if run.loop == "tools":
+        tools.run_started(run, event)
+
+
+SHARED[v.RunStarted] = _run_started
+
+REDUCERS: dict[str, Reducers] = {"": SHARED, "goal": SHARED | GOAL, "tools": SHARED | TOOLS}
 """By loop; a run has none until its `RunStarted` is folded."""
 
 
@@ -88,10 +134,10 @@ def evolve(run: Run, event: v.Event | v.Unknown) -> Run:
         run.unknown_kinds += 1
         return run
     if isinstance(event, v.Observed):
-        run.ts = event.ts
         if event.key:
             run.due.pop(event.key, None)
         reducer(run, event)
+        run.ts = event.ts
         return run
     reducer(run, event)
     if event.to:  # type: ignore[union-attr]

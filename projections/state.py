@@ -6,7 +6,16 @@ from typing import Any, Self
 from msgspec import Struct
 
 from stepfold.events.configuration import Config, GoalConfig, Manifest
-from stepfold.events.vocabulary import CheckReturned, EffectLost, ModelErred, ModelReplied, ToolErred, ToolReturned
+from stepfold.events.vocabulary import (
+    CheckReturned,
+    Command,
+    EffectLost,
+    HookReturned,
+    ModelErred,
+    ModelReplied,
+    ToolErred,
+    ToolReturned,
+)
 from stepfold.projections.effects import Effect
 from stepfold.projections.evidence import Evidence
 from stepfold.projections.history import ConversationHistory
@@ -48,22 +57,120 @@ def _copied(value: Any) -> Any:
 
 
 class Slot(Accumulator):
-    """One asked-for call of a turn, from its start to its fold.
+    """One asked-for call of a turn, from its admission to its fold.
 
-    The key is made of the step and the position in the turn: models give the same call id twice, so
-    the id is only echoed.
+    `phase` goes from `asked` over `started` to `done`; a call that never runs goes from `asked` to
+    `done`, and one that is the structured answer is `structured` until then. `row` is its answer, which
+    waits until all calls before it have theirs. `patch` is what an `after_tool` hook made of the result. The key is made of the
+    step and the position in the turn: models give the same call id twice, so the id is only echoed.
     """
 
-    __slots__ = ("arguments", "call_id", "key", "landed", "landed_at", "name", "started_at")
+    __slots__ = (
+        "after_hooks",
+        "announced",
+        "arguments",
+        "before_hooks",
+        "call_id",
+        "child_closed",
+        "key",
+        "landed",
+        "landed_at",
+        "name",
+        "patch",
+        "phase",
+        "row",
+        "started_at",
+    )
 
     def __init__(self, call_id: str, name: str, arguments: bytes, key: str) -> None:
         self.call_id = call_id
         self.name = name
         self.arguments = arguments
         self.key = key
+        self.phase = "asked"
+        self.row: str | None = None
         self.landed: ToolReturned | ToolErred | EffectLost | None = None
         self.started_at = ""
         self.landed_at = ""
+        self.patch: ToolReturned | None = None
+        self.before_hooks = 0
+        self.after_hooks = 0
+        self.announced = False
+        self.child_closed = False
+
+
+class HarnessState(Accumulator):
+    """What only the tool-calling loop needs.
+
+    `hooks_done` counts, for the hook that is due now, the middlewares that have had it. `request` is
+    what `before_model` hooks made of this call's request. `inbox` holds steering batches that the
+    checkpoint has not reached. `final` and `structured` are the answer so far.
+    """
+
+    __slots__ = (
+        "batch",
+        "control",
+        "deadline",
+        "empty_retries",
+        "failures",
+        "final",
+        "hook",
+        "hook_landed",
+        "hooks_done",
+        "inbox",
+        "last_batch",
+        "last_failure",
+        "limit",
+        "miss_recorded",
+        "mixed",
+        "model_calls",
+        "nudged_at",
+        "partial",
+        "pause",
+        "paused_at",
+        "reply",
+        "request",
+        "same_batches",
+        "same_failures",
+        "stop_reason",
+        "structured",
+        "tool_calls",
+        "tried",
+        "usage_recorded",
+        "wide",
+    )
+
+    def __init__(self) -> None:
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.deadline: int | None = None
+        self.tried: tuple[str, ...] = ()
+        self.reply: ModelReplied | None = None
+        self.partial: list[str] = []
+        self.usage_recorded = False
+        self.miss_recorded = False
+        self.mixed = False
+        self.empty_retries = 0
+        self.wide: int | None = None
+        self.request: bytes = b""
+        self.hook: tuple[str, str, int] = ("", "", -1)
+        self.hook_landed: HookReturned | None = None
+        self.hooks_done: dict[str, int] = {}
+        self.control: tuple[str, str] = ("", "")
+        self.inbox: list[tuple[Command, ...]] = []
+        self.pause = ""
+        self.paused_at = 0
+        self.limit = ""
+        self.stop_reason = ""
+        self.final: str | None = None
+        self.structured: bytes = b""
+        self.batch = ""
+        self.last_batch = ""
+        self.last_failure = ""
+        self.same_batches = 0
+        self.failures = 0
+        self.same_failures = 0
+        self.nudged_at = (0, 0)
 
 
 class GoalState(Accumulator):
@@ -143,7 +250,9 @@ class Run(Accumulator):
         "due",
         "engine",
         "fault",
+        "fault_detail",
         "goal",
+        "harness",
         "history",
         "loop",
         "manifests",
@@ -157,6 +266,7 @@ class Run(Accumulator):
         "state",
         "status",
         "step",
+        "tries",
         "ts",
         "unknown_kinds",
         "usage",
@@ -177,6 +287,7 @@ class Run(Accumulator):
         self.due: dict[str, Effect] = {}
         self.cancel = False
         self.fault = ""
+        self.fault_detail = ""
         self.status = ""
         self.backend = ""
         self.history = ConversationHistory()
@@ -184,12 +295,14 @@ class Run(Accumulator):
         self.call = 0
         self.call_id = ""
         self.attempt = 0
+        self.tries = 0
         self.asking: tuple[str, int | None] = ("", None)
         self.model_landed: ModelReplied | ModelErred | None = None
         self.reply = ""
         self.slots: list[Slot] = []
         self.unknown_kinds = 0
         self.goal = GoalState()
+        self.harness = HarnessState()
 
     @property
     def now(self) -> int:

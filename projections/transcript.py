@@ -6,15 +6,25 @@ To change a sentence for new runs, branch on that version; what an old run said 
 
 from collections.abc import Sequence
 
+import msgspec
+
 from stepfold.events.configuration import Manifest
 from stepfold.events.vocabulary import CheckReturned, EffectLost, ToolErred, ToolReturned
 
 VERIFY_GUARD = "loop_guard=repeated verify without automatic verifier; stopping for user direction"
+_WAY_ON = (
+    "They will not pass until a file is changed. Next: fs.read the file at fault, change it with fs.patch "
+    "(path, old: a text that stands there now, new: the text instead), then verify."
+)
 SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing acceptance checks"
 
 
 def action_line(call_id: str, name: str, arguments: str) -> str:
-    """What the model did."""
+    """What the model did, on one line however the model laid it out."""
+    try:
+        arguments = msgspec.json.format(arguments, indent=0)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        arguments = " ".join(arguments.split())
     return f"{call_id} {name} {arguments}"
 
 
@@ -87,7 +97,7 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
     if not checks:
         lines.append("no acceptance check is configured or detected: nothing can be verified automatically")
     elif unmet:
-        lines.append(f"unmet checks: {', '.join(unmet)}")
+        lines.append(f"unmet checks: {', '.join(unmet)}. {_WAY_ON}")
     else:
         lines.append("all acceptance checks pass: call finish")
     return "\n".join(lines)
@@ -96,7 +106,7 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
 def finish_rejected_line(unmet: Sequence[str]) -> str:
     """That `finish` came without the evidence."""
     return (
-        f"finish rejected; unmet checks: {', '.join(unmet)}. Make them pass, call verify, and finish then."
+        f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
     )
 
 

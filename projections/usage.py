@@ -1,8 +1,9 @@
 """What a run has cost: model calls and tokens, folded from the replies as they land."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stepfold.events.vocabulary import ModelReplied
+from stepfold.events.vocabulary import ChildUsage, ModelReplied
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -12,6 +13,7 @@ class Usage(Struct, frozen=True, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     estimated: bool = False
+    cost: float = 0.0
 
     @property
     def total_tokens(self) -> int:
@@ -21,10 +23,21 @@ class Usage(Struct, frozen=True, gc=False):
     def plus(self, reply: ModelReplied) -> "Usage":
         """The totals after one more reply. A reply from the response cache is not billed again."""
         if reply.cache == "hit":
-            return Usage(self.model_calls + 1, self.input_tokens, self.output_tokens, self.estimated)
+            return replace(self, model_calls=self.model_calls + 1)
         return Usage(
             self.model_calls + 1,
             self.input_tokens + reply.input_tokens,
             self.output_tokens + reply.output_tokens,
             self.estimated or reply.estimated,
+            self.cost + reply.cost,
+        )
+
+    def plus_child(self, child: ChildUsage) -> "Usage":
+        """The totals with those of a sub-agent's run."""
+        return replace(
+            self,
+            model_calls=self.model_calls + child.model_calls,
+            input_tokens=self.input_tokens + child.input_tokens,
+            output_tokens=self.output_tokens + child.output_tokens,
+            cost=self.cost + child.cost,
         )

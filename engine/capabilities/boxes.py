@@ -131,11 +131,7 @@ def bubblewrap_words(box: Box, status: int, program: str) -> list[str]:
     words += ["--size", str(box.private_space), "--tmpfs", "/tmp"]
     words += ["--size", str(box.private_space), "--tmpfs", HOME]
     for path in box.readable:
-        words += (
-            ["--symlink", str(Path(path).readlink()), path]
-            if _is_top_link(path)
-            else ["--ro-bind", path, path]
-        )
+        words += ["--symlink", _target(path), path] if _is_top_link(path) else ["--ro-bind", path, path]
     words += ["--bind", box.project, box.project]
     for path in box.read_only:
         words += ["--ro-bind-try", path, path]
@@ -151,6 +147,10 @@ def launcher_words(box: Box, status: int) -> list[str]:
 
 def _is_top_link(path: str) -> bool:
     return Path(path).is_symlink() and path in SYSTEM
+
+
+def _target(link: str) -> str:
+    return str(Path(link).readlink())
 
 
 def _shell() -> str:

@@ -8,7 +8,7 @@ The exit code is the command's; 125 with a line that starts `sandbox:` when the 
 """
 
 # pathlib would double the start-up time of a program that runs once a command.
-# ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH118, PTH120, PTH123, PTH211
+# ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH120, PTH123, PTH211
 import ctypes
 import json
 import os
@@ -86,7 +86,9 @@ def build_root(box: Box) -> None:
     private = f"size={box['private_space']},mode=1777"
     for path in ("/tmp", box["home"], "/dev", "/dev/shm"):
         os.makedirs(NEW_ROOT + path, exist_ok=True)
-        mount("tmpfs", NEW_ROOT + path, "tmpfs", MS_NOSUID | MS_NODEV, private)
+        # A sticky /dev, open to all, would have the kernel refuse to write to another's /dev/null.
+        options = "size=1m,mode=755" if path == "/dev" else private
+        mount("tmpfs", NEW_ROOT + path, "tmpfs", MS_NOSUID | MS_NODEV, options)
     os.makedirs(NEW_ROOT + "/proc")
     mount("proc", NEW_ROOT + "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for path, source in shown:

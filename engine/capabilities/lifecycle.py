@@ -202,6 +202,7 @@ def _network(manifest: Manifest, network: bool) -> Refused | None:
     )
 
 
+@lru_cache(maxsize=1024)
 def _name_key(name: str) -> str:
     return _JOINT.sub(".", _PREFIX.sub("", name.strip().lower()))
 

@@ -7,6 +7,7 @@ without bwrap; and `none`, only where the config waives the sandbox. All run the
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -36,6 +37,7 @@ GRACE_SECONDS = 1.0
 """Between asking a process group to end and ending it; also how long its last output is waited for."""
 
 _PIECE = 64 * 1024
+_INNER = re.compile(rb'"child-pid": *(\d+)')
 
 
 class Probe(Struct, frozen=True):
@@ -127,7 +129,7 @@ async def run(
     box = box_for(workspace, limits, readable)
     with _guarded_entries(workspace), _status_pipe() as (heard, status):
         with _words_for(box, backend, status, command, limits) as (words, environment):
-            process, output, transport = await _start(words, environment, box.project, status)
+            process, output, transport = await _start(words, environment, box.project, (heard, status))
             capture = Capture(limits.kept)
             timed_out = flooded = False
             try:
@@ -137,8 +139,8 @@ async def run(
                 timed_out = True
             finally:
                 transport.close()
-                await _leave_nothing(process)
-        if not (timed_out or flooded or backend == "none") and not _has_started(heard):
+                await _leave_nothing(process, heard, _first_signal(backend))
+        if not (timed_out or flooded or backend == "none") and b"exit-code" not in _said(heard):
             raise SandboxBroken(capture.capped().text.strip() or f"{backend} ended with {process.returncode}")
     capped = capture.capped()
     return Completed(
@@ -153,20 +155,21 @@ async def run(
 
 
 async def _start(
-    words: Sequence[str], environment: dict[str, str], folder: str, status: int
+    words: Sequence[str], environment: dict[str, str], folder: str, pipe: tuple[int, int]
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.ReadTransport]:
     """Start a command in a process group of its own, with both its streams on one pipe.
 
     The pipe is ours and not asyncio's, whose `wait` ends only when every holder of the pipe is gone.
     """
+    heard, status = pipe
     reading, writing = os.pipe()
     try:
         output = asyncio.StreamReader(limit=_PIECE)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb", buffering=0)
         )
-        try:
-            process = await asyncio.create_subprocess_exec(
+        spawning = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writing,
@@ -176,12 +179,30 @@ async def _start(
                 start_new_session=True,
                 pass_fds=(status,),
             )
+        )
+        try:
+            process = await _whole(spawning, heard)
         except BaseException:
             transport.close()
             raise
     finally:
         os.close(writing)
     return process, output, transport
+
+
+async def _whole(
+    spawning: "asyncio.Future[asyncio.subprocess.Process]", heard: int
+) -> asyncio.subprocess.Process:
+    """Wait for a start even when cancelled in the middle of it, so that its whole group can be ended.
+
+    Left to asyncio, a cancelled start kills one process: a box that is being built outlives that,
+    until it has asked the kernel to die with its parent.
+    """
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        await _leave_nothing(await spawning, heard, signal.SIGKILL)
+        raise
 
 
 @contextlib.contextmanager
@@ -217,11 +238,12 @@ def _status_pipe() -> Iterator[tuple[int, int]]:
         os.close(status)
 
 
-def _has_started(heard: int) -> bool:
+def _said(heard: int) -> bytes:
+    """What the box has reported until now; it is taken out of the pipe."""
     try:
-        return b"exit-code" in os.read(heard, 4096)
+        return os.read(heard, 4096)
     except BlockingIOError:
-        return False
+        return b""
 
 
 _guards: dict[Path, int] = {}
@@ -296,16 +318,40 @@ async def _take(output: asyncio.StreamReader, capture: Capture, limit: int) -> b
     return False
 
 
-async def _leave_nothing(process: asyncio.subprocess.Process) -> None:
-    """End what is left of the command's process group: asked first, then killed."""
+async def _leave_nothing(process: asyncio.subprocess.Process, heard: int, first: signal.Signals) -> None:
+    """End what is left of a command: its group by the signal `first`, and a second later killed."""
+    cut_off = process.returncode is None
     try:
-        if process.returncode is None:
-            _signal_group(process.pid, signal.SIGTERM)
+        if cut_off:
+            _signal_group(process.pid, first)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), GRACE_SECONDS)
     finally:
         _signal_group(process.pid, signal.SIGKILL)
+        if cut_off:
+            _kill_inner(heard)
     await process.wait()
+
+
+def _kill_inner(heard: int) -> None:
+    """Kill the inner half of a box, of which bwrap tells before it lets it go on.
+
+    It leaves the group for a session of its own a moment before it binds its life to the outer half;
+    a box that is ended in that moment would go on without it.
+    """
+    told = _INNER.search(_said(heard))
+    if told:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(int(told[1]), signal.SIGKILL)
+
+
+def _first_signal(backend: str) -> signal.Signals:
+    """A bare command is asked to end. A box is killed at once, all of it in one stroke.
+
+    The first process of a process namespace ignores SIGTERM. Asked while it is being built, the outer
+    half would go and the inner one, which has not yet bound its life to the other's, would go on.
+    """
+    return signal.SIGTERM if backend == "none" else signal.SIGKILL
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

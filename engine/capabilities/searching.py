@@ -5,7 +5,7 @@ writes one JSON answer; it imports nothing but the standard library.
 """
 
 # pathlib would double the start-up time of a program that runs once a search.
-# ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH118, PTH120, PTH123, PTH211
+# ruff: noqa: PTH118
 import json
 import os
 import re

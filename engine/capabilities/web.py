@@ -19,6 +19,12 @@ from stepfold.events.vocabulary import ToolReturned
 
 REDIRECT_LIMIT = 5
 PIECE = 64 * 1024
+UNQUOTED = "/?&=%:@!$'()*+,;~-._"
+HEADERS = {
+    "User-Agent": "stepfold",
+    "Accept": "text/*, application/json;q=0.9",
+    "Accept-Encoding": "identity",
+}
 REDIRECTS = (301, 302, 303, 307, 308)
 TEXT_KINDS = ("text/", "application/json", "application/xml", "application/javascript", "application/yaml")
 SILENT_TAGS = frozenset({"script", "style", "noscript", "template", "svg", "head"})
@@ -115,15 +121,8 @@ def _exchange(parts: SplitResult, address: str, network: Network, opened: list[s
         connection = ssl.create_default_context().wrap_socket(connection, server_hostname=host)
         opened.append(connection)
     client.sock = connection
-    target = quote(
-        f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}", safe="/?&=%:@!$'()*+,;~-._"
-    )
-    headers = {
-        "User-Agent": "stepfold",
-        "Accept": "text/*, application/json;q=0.9",
-        "Accept-Encoding": "identity",
-    }
-    client.request("GET", target, headers=headers)
+    target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    client.request("GET", quote(target, safe=UNQUOTED), headers=HEADERS)
     response = client.getresponse()
     location = response.headers.get("location", "")
     content_kind = response.headers.get("content-type", "text/plain").lower()

@@ -5,8 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepfold.engine.core.goal_table import GOAL, SEES as GOAL_SEES
+from stepfold.engine.core.goal_table import GOAL
+from stepfold.engine.core.goal_table import SEES as GOAL_SEES
 from stepfold.engine.core.machine import Table, TableError
+from stepfold.engine.core.tools_table import SEES as TOOLS_SEES
+from stepfold.engine.core.tools_table import TOOLS
 from stepfold.events.vocabulary import VERSION, Decided
 from stepfold.projections.state import Run
 
@@ -24,7 +27,7 @@ class Loop(Struct, frozen=True):
     sees: Sees
 
 
-LOOPS: dict[str, Loop] = {"goal": Loop(GOAL, GOAL_SEES)}
+LOOPS: dict[str, Loop] = {"goal": Loop(GOAL, GOAL_SEES), "tools": Loop(TOOLS, TOOLS_SEES)}
 
 
 def decide(run: Run) -> Decided | None:

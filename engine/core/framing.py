@@ -23,10 +23,13 @@ _CONTRACT = """\
 You work towards a goal in a project, one action per reply.
 Every reply is exactly one JSON object and nothing else: no prose, no markdown, no code fence.
 {"name": "<tool>", "arguments": {<its arguments>}}
-Files and commands are reached through capabilities. Load one, then call it:
+Files and commands are reached through capabilities: load them, then call them. A usual course is:
 {"name": "capability_load", "arguments": {"names": ["fs.read", "fs.patch"]}}
-{"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "README.md"}}}
-Look at a file before you change it. Then run verify; use finish only when every acceptance check passes."""
+{"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "notes.txt"}}}
+{"name": "capability_call", "arguments": {"capability": "fs.patch", "arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
+{"name": "verify", "arguments": {}}
+A failing check does not pass by itself: change a file, then verify again.
+finish is refused until all checks pass. Its summary says in your own words what you changed in this project."""
 
 _PROFILE_HINTS = {
     "coding": "coding: find the code and its tests, make the smallest change, run the checks.",

@@ -26,13 +26,15 @@ class Request(Struct, frozen=True):
 
     `call` is the run's n-th logical call, from 1; `attempt` counts its tries, from 0. `max_tokens`
     goes before that of `generation`. `response_schema` is a JSON Schema as bytes, `response_name`
-    its name. `tool_choice` is empty, `auto`, `none`, `required`, or the name of one tool.
+    its name. `characters` is the length of the whole request where it is known without building it.
+    `tool_choice` is empty, `auto`, `none`, `required`, or the name of one tool.
     """
 
     model: str
     messages: tuple[Message, ...]
     generation: Generation
     max_tokens: int | None
+    characters: int | None = None
     tools: tuple[Manifest, ...] = ()
     response_schema: Raw = NULL
     response_name: str = ""
@@ -44,7 +46,8 @@ class Request(Struct, frozen=True):
 class Model(Protocol):
     """Something that answers. Whatever goes wrong is a `ModelErred`: a reply never raises.
 
-    An answer that is there at once comes without an awaitable, so that a scripted run needs no task.
+    A model with `reads_messages = False` (a script, a recording) is asked without any: building the
+    request is the one part of a step whose cost grows with the run. An answer that is there at once comes without an awaitable, so that a scripted run needs no task.
     """
 
     @property

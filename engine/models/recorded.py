@@ -29,6 +29,8 @@ class RecordingError(ValueError):
 class Recording:
     """The n-th logical call gets the n-th recorded one, its attempts in the order they landed."""
 
+    reads_messages = False
+
     def __init__(self, events: Iterable[object], name: str = "recording") -> None:
         self.name = name
         self._calls = _calls(events)
@@ -44,7 +46,7 @@ class Recording:
         except OSError as error:
             raise RecordingError(f"{path}: can't read the trace ({error.strerror})") from None
         # The last piece is empty, or a line that was never finished.
-        recording = cls(_events(lines[:-1], str(path)), f"trace:{path}")
+        recording = cls(_events(lines[:-1], str(path)), f"trace:{Path(path).name}")
         if not len(recording):
             raise RecordingError(f"{path}: no model call in this trace: is it a run's JSONL log?")
         return recording

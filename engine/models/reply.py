@@ -43,6 +43,8 @@ def _count(value: Any) -> int | None:
 
 
 def _asked(request: Request) -> int:
+    if request.characters is not None:
+        return request.characters
     return sum(
         len(message.content) + sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
         for message in request.messages

@@ -34,6 +34,8 @@ class Line(Struct, frozen=True):
 class Script:
     """Plays its lines: line n answers the run's n-th logical call, so a resumed run goes on where it was."""
 
+    reads_messages = False
+
     def __init__(self, lines: tuple[Line, ...], name: str = "script") -> None:
         self._lines = lines
         self.name = name
@@ -48,14 +50,17 @@ class Script:
             content = Path(path).read_bytes()
         except OSError as error:
             raise ScriptError(f"{path}: can't read the script ({error.strerror})") from None
-        return cls.parse(content, str(path))
+        return cls.parse(content, str(path), f"script:{Path(path).name}")
 
     @classmethod
-    def parse(cls, content: bytes, source: str = "script") -> "Script":
-        """Read a script from bytes; `source` is what errors call it. Raises ScriptError."""
+    def parse(cls, content: bytes, source: str = "script", name: str = "") -> "Script":
+        """Read a script from bytes; `source` is what errors call it, `name` what the log does.
+
+        Raises ScriptError.
+        """
         # Only a line feed ends a line: JSON may hold the other separators that Unicode knows.
         lines = content.rstrip(b" \t\r\n").split(b"\n") if content.strip() else []
-        return cls(tuple(_line(raw, f"{source} line {n}") for n, raw in enumerate(lines, 1)), source)
+        return cls(tuple(_line(raw, f"{source} line {n}") for n, raw in enumerate(lines, 1)), name or source)
 
     def __len__(self) -> int:
         return len(self._lines)

@@ -1,9 +1,7 @@
 """`AgentLoop`: the strict goal loop, ready to run: one action a step, recorded whole."""
 
 import asyncio
-import secrets
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -22,10 +20,13 @@ from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
+from stepfold.engine.runtime.reopen import reopen, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
+from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
+from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.state import Run
 
@@ -103,6 +104,30 @@ class AgentLoop:
         """As `run`, inside an event loop. Cancelling the task ends the run at once, its log whole."""
         return await self._run(goal, self._effects(run_id or new_run_id()))
 
+    def resume(self, run_id: str, *, answer: str | None = None) -> LoopOutcome:
+        """Go on with a run where its log stops, under the settings that it was started with.
+
+        `answer` answers the question that it ended with. Raises CannotResume, and LogError.
+        """
+
+        async def interruptible() -> LoopOutcome:
+            effects = self._effects(run_id)
+            with _interrupts(effects):
+                return await self._resume(effects, answer)
+
+        return asyncio.run(interruptible())
+
+    async def _resume(self, effects: LiveEffects, answer: str | None) -> LoopOutcome:
+        with self._log(effects) as log:
+            recorded = log.recorded()
+            reopened = reopen(recorded, log)
+            if LISTEN in reopened.run.due and answer is None:
+                return outcome(reopened.run)
+            take_up(effects, reopened, answer)
+            found = probe(self._sandbox)
+            effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
+            return await self._drive(reopened.run, effects, log)
+
     def _effects(self, run_id: str) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
         hands = GoalEffects(self.model, self.project, memory, self._limits)
@@ -113,21 +138,28 @@ class AgentLoop:
         config = replace(self._config, goal=goal)
         effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
         effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
-        return await self._drive(Run(), effects)
+        with self._log(effects) as log:
+            return await self._drive(Run(), effects, log)
 
-    async def _drive(self, run: Run, effects: LiveEffects) -> LoopOutcome:
-        with RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability) as log:
-            effects.before_once = log.sync
-            try:
-                await drive(run, effects, log)
-            finally:
-                await effects.close()
+    def _log(self, effects: LiveEffects) -> RunLog:
+        log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
+        effects.before_once = log.sync
+        return log
+
+    async def _drive(self, run: Run, effects: LiveEffects, log: RunLog) -> LoopOutcome:
+        try:
+            await drive(run, effects, log)
+        finally:
+            await effects.close()
+            await _close(self.model)
         return outcome(run)
 
 
-def new_run_id() -> str:
-    """An id that sorts by the time it was made."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+async def _close(model: Model) -> None:
+    """Connections belong to the event loop that opened them, and this one ends with the run."""
+    close = getattr(model, "close", None)
+    if close is not None:
+        await close()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from stepfold.engine.capabilities.context import CallContext, Network
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema
+from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.live import Landing
 from stepfold.events.vocabulary import (
@@ -29,7 +30,7 @@ from stepfold.events.vocabulary import (
 )
 from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.fold_goal import checks_of, config_of
-from stepfold.projections.prompt import FlatPrompt, goal_messages
+from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
 
 HITS_AT_MOST = 3
@@ -44,7 +45,7 @@ class GoalEffects:
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
-        self._flat = FlatPrompt()
+        self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
         """Carry out one effect. What this raises lands as a failure of the effect."""
@@ -63,10 +64,12 @@ class GoalEffects:
                 raise TypeError(f"a goal run has no effect {type(effect).__name__}")
 
     def _ask(self, effect: AskModel, run: Run) -> Landing | Awaitable[Landing]:
-        reply = self._model.reply(request_of(run, effect, self._flat))
+        if self._prompt is None and getattr(self._model, "reads_messages", True):
+            self._prompt = GoalPrompt(config_of(run).generation)
+        reply = self._model.reply(request_of(run, effect, self._prompt))
         if isawaitable(reply):
             return _within(reply, config_of(run).model_request_timeout)
-        return reply  # type: ignore[return-value]
+        return _as_text(reply)
 
     def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
         context = CallContext(
@@ -96,7 +99,7 @@ class GoalEffects:
 
 async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -> ModelReplied | ModelErred:
     try:
-        return await asyncio.wait_for(reply, seconds)
+        return _as_text(await asyncio.wait_for(reply, seconds))
     except TimeoutError:
         return ModelErred(
             *BLANK,
@@ -105,15 +108,24 @@ async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -
         )
 
 
-def request_of(run: Run, effect: AskModel, flat: FlatPrompt) -> Request:
-    """The request of a model call, exactly: what `stepfold prompt` shows is built here too."""
+def _as_text(landed: ModelReplied | ModelErred) -> ModelReplied | ModelErred:
+    """A structured call becomes the text that the strict parser judges, byte for byte, before it is recorded."""
+    return as_action(landed) if isinstance(landed, ModelReplied) and landed.tool_calls else landed
+
+
+def request_of(run: Run, effect: AskModel, prompt: GoalPrompt | None) -> Request:
+    """The request of a model call, exactly: what `stepfold prompt` shows is built here too.
+
+    Without a `prompt` it comes without messages, for models that don't read them.
+    """
     generation = config_of(run).generation
     constrained = generation.response_format == "json_schema"
     return Request(
         model=effect.model,
-        messages=goal_messages(run, generation, flat),
+        messages=() if prompt is None else prompt.messages(run),
         generation=generation,
         max_tokens=effect.max_tokens,
+        characters=len(run.goal.system) + run.history.characters,
         response_schema=msgspec.Raw(envelope_schema()) if constrained else NULL,
         response_name="action" if constrained else "",
         call=effect.call,

@@ -71,7 +71,12 @@ class LiveEffects:
         self._breathless = 0
 
     def push(self, event: Landing, key: str = "") -> None:
-        """Put in an event that nobody asked for (a cancel, steering), or the answer to a Listen."""
+        """Put in an event that nobody asked for (a cancel, steering), or the landing of a due effect.
+
+        An effect whose landing is pushed is not started any more.
+        """
+        if key:
+            self._started.add(key)
         self._land(key, event)
 
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
@@ -107,7 +112,7 @@ class LiveEffects:
         if isinstance(effect, Wait):
             self._tasks[key] = asyncio.create_task(self._wait(key, effect.until))
             return
-        if isinstance(effect, CallTool) and _once(effect, run):
+        if isinstance(effect, CallTool) and runs_once(effect, run):
             self.before_once()
         try:
             landing = self._perform(effect, run)
@@ -177,7 +182,8 @@ def _listens(run: Run) -> bool:
     return any(isinstance(effect, Listen) for effect in run.due.values())
 
 
-def _once(effect: CallTool, run: Run) -> bool:
+def runs_once(effect: CallTool, run: Run) -> bool:
+    """Whether a call may not be repeated on suspicion. A tool without a manifest is taken to be one."""
     manifest = run.manifests.get(effect.name)
     return manifest is None or manifest.idempotency == "once"
 

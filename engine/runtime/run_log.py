@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from stepfold.events.codec import encode
+from stepfold.events.journal import Log, read_log
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
@@ -35,6 +36,14 @@ class RunLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def recorded(self) -> Log:
+        """What the run's file holds already. What a crash left of a last line is cut off."""
+        log = read_log(self.path)
+        if log.torn:
+            self._journal.cut(log.torn)
+        self._journal.end_last_line()
+        return log
 
     def record(self, event: AnyEvent | Unknown) -> None:
         """Take one event, in order."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.core.profile import PROFILES
 from stepfold.events.configuration import CheckSpec, Generation, Rule
 
@@ -35,7 +36,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     name: str = ""
     api_key_env: str = "OPENAI_API_KEY"
-    mode: Literal["text", "chat", "tools"] = "text"
+    mode: Literal["text", "chat", "tools"] = "chat"
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
@@ -64,21 +65,12 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
     shell: ShellPolicySettings = ShellPolicySettings()
 
 
-class LimitSettings(Struct, frozen=True, kw_only=True):
-    """`[sandbox.limits]`: seconds, MiB, processes, MiB."""
-
-    time: float = 120.0
-    memory: int = 2048
-    processes: int = 256
-    output: int = 16
-
-
 class SandboxSettings(Struct, frozen=True, kw_only=True):
-    """`[sandbox]`. `none` runs commands bare, and every such run says so."""
+    """`[sandbox]`. `none` runs commands bare, and every such run says so. Limits are those of `Limits`."""
 
     backend: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
     network: bool = False
-    limits: LimitSettings = LimitSettings()
+    limits: Limits = DEFAULT_LIMITS
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):

@@ -57,8 +57,15 @@ def test_only_blocks_before_the_reply_are_thinking():
 
 
 tagged = st.lists(
-    st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", "a", " ", "\n", "{", "<"]), max_size=12
+    st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", "</think", ">", "a", " ", "\n", "{", "<"]),
+    max_size=12,
 )
+
+
+def test_a_closing_tag_may_come_letter_by_letter():
+    splitter = ReasoningSplitter()
+    shown = "".join([splitter.feed(letter) for letter in "<think>a</think>b"] + [splitter.end()])
+    assert (shown, splitter.reasoning) == ("b", "a")
 
 
 @given(tagged)

@@ -1,0 +1,75 @@
+"""`stepfold doctor`: what this machine has of what a run needs, and how to get what is missing."""
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepfold.engine.capabilities.checks import detect
+from stepfold.engine.capabilities.sandbox import probe
+from stepfold.engine.cli.output import say, store_folder
+from stepfold.engine.cli.run import project_folder
+from stepfold.engine.models.discovery import find_local
+from stepfold.engine.runtime.settings import Settings, read_settings
+
+
+@click.command(epilog="Example: stepfold doctor --project . --json")
+@click.option("--project", default=".", metavar="DIR", help="The project [the current folder].")
+@click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
+@click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
+def doctor(project: str, store: str | None, for_machines: bool) -> None:
+    """Which sandbox, model endpoints, checks and MCP servers are there, and how to get what is missing."""
+    folder = project_folder(project)
+    settings = read_settings(folder)
+    found = findings(settings, folder, store_folder(store, folder))
+    if for_machines:
+        click.echo(json.dumps(found))
+        return
+    say(f"stepfold  {found['stepfold']} on Python {found['python']}")
+    sandbox = found["sandbox"]
+    say(f"sandbox   {sandbox['backend'] or 'none found'}: {sandbox['why']}")
+    if not sandbox["backend"]:
+        say(f"          {sandbox['to_do']}")
+    for model in found["models"]:
+        say(f"model     {model['server']} at {model['base_url']}: {model['says']}")
+    if not found["models"]:
+        say("model     no local server answers: `ollama serve`, or `llama-server -m MODEL.gguf`, or --model URL#NAME")
+    for check in found["checks"]:
+        say(f"check     {check['id']}: {check['command']}")
+    if not found["checks"]:
+        say("check     none configured or detected: add [[checks]] to stepfold.toml, or nothing can be verified")
+    for name in found["mcp_servers"]:
+        say(f"mcp       {name}: configured; MCP servers are not started by this version")
+    say(f"store     {found['store']['folder']}: {found['store']['runs']} runs")
+
+
+def findings(settings: Settings, folder: Path, store: Path) -> dict[str, Any]:
+    """All that the doctor found, in the shape that `--json` prints."""
+    found = probe(settings.sandbox.backend)
+    checks = settings.check_specs() or detect(folder)
+    return {
+        "stepfold": version("stepfold"),
+        "python": platform.python_version(),
+        "sandbox": {
+            "backend": found.backend,
+            "why": found.why,
+            "to_do": ""
+            if found.backend
+            else 'install bubblewrap (`apt install bubblewrap`), or set backend = "none" under [sandbox]',
+        },
+        "models": [
+            {
+                "server": model.server,
+                "base_url": model.base_url,
+                "models": list(model.models),
+                "says": model.problem or ", ".join(model.models),
+            }
+            for model in find_local()
+        ],
+        "checks": [{"id": check.id, "command": check.command} for check in checks],
+        "mcp_servers": sorted(settings.mcp.servers),
+        "store": {"folder": str(store), "runs": len(list(store.glob("runs/*.jsonl")))},
+    }

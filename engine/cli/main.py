@@ -1,0 +1,104 @@
+"""The command `stepfold`: its commands by name, loaded when called, and the one place that reports errors."""
+
+import sys
+from importlib import import_module
+
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo:demo", "See the main job run: a failing test, a small model's replies, a verified finish."),
+    "run": ("run:run", "Work towards a goal in a project, one strict action a step."),
+    "resume": ("run:resume", "Go on with a run after a crash or a question."),
+    "parse": ("parse:parse", "Check a model's reply against the strict action contract."),
+    "runs": ("show:runs", "List the runs of the store."),
+    "show": ("show:show", "Why did it end? The outcome and the transcript of a run."),
+    "log": ("show:log", "The events of a run, byte for byte as recorded."),
+    "prompt": ("show:prompt", "Exactly what the model was sent at a step, rebuilt from the log."),
+    "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
+    "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
+    "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
+    "doctor": ("doctor:doctor", "Which sandbox, models and checks are there, and how to get what is missing."),
+}
+"""Where each command lives below `stepfold.engine.cli`, and its line in the help."""
+
+USAGE_EXIT_CODE = 2
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called: `stepfold --help` imports none of them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All names, in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import the command that was called."""
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(import_module(f"stepfold.engine.cli.{module}"), attribute)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The names and their lines, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, epilog='Example: stepfold run "make the tests pass" --model http://localhost:8080/v1')
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="stepfold")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """Agent loops you can trust: one strict action per step, recorded whole, replayed without the model."""
+    context.obj = debug
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit. An error is one line on stderr; `--debug` shows its traceback."""
+    debug = "--debug" in (sys.argv if arguments is None else arguments)
+    try:
+        code = cli.main(args=arguments, prog_name="stepfold", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        _show_usage(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more when it flushes.
+        sys.stderr.close()
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(f"stepfold: {_one_line(error)}", err=True)
+        sys.exit(_code_of(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_usage(error: click.ClickException) -> None:
+    context = getattr(error, "ctx", None)
+    hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+    click.echo(f"stepfold: {' '.join(error.format_message().split())}{hint}", err=True)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if _is_ours(error):
+        return text
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return f"unexpected {type(error).__name__}: {text}; run again with --debug, and please report it"
+
+
+def _is_ours(error: Exception) -> bool:
+    return type(error).__module__.startswith("stepfold.")
+
+
+def _code_of(error: Exception) -> int:
+    return USAGE_EXIT_CODE if _is_ours(error) or isinstance(error, OSError) else 1
+
+

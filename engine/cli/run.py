@@ -1,0 +1,199 @@
+"""`stepfold run` and `resume`: from what a person typed and configured to a run and its exit code."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepfold.engine.cli.narration import narrator
+from stepfold.engine.cli.output import say, store_folder
+from stepfold.engine.core.profile import PROFILES
+from stepfold.engine.models.protocol import Model
+from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.agent_loop import AgentLoop
+from stepfold.engine.runtime.settings import Settings, SettingsError, read_settings
+from stepfold.events.store import Store
+from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
+
+_STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
+_JSON = click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
+
+
+@click.command(
+    epilog='Example: stepfold run "make the tests pass" --project . --model http://localhost:8080/v1#qwen'
+)
+@click.argument("goal")
+@click.option("--project", default=".", metavar="DIR", help="The project to work in [the current folder].")
+@click.option("--model", metavar="MODEL", help="URL#NAME, script:FILE or trace:FILE.")
+@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Model replies at most [80].")
+@click.option("--profile", type=click.Choice(PROFILES), help="The kind of task [read off the goal].")
+@_STORE
+@_JSON
+def run(
+    goal: str,
+    project: str,
+    model: str | None,
+    max_steps: int | None,
+    profile: str | None,
+    store: str | None,
+    for_machines: bool,
+) -> int:
+    """Work towards GOAL in a project, one strict action a step, until the evidence is there.
+
+    Exit codes: 0 completed, 1 failed, 4 missing evidence or step cap, 5 awaiting the user,
+    130 cancelled, 2 when nothing could be started.
+    """
+    if not goal.strip():
+        raise click.UsageError("the goal is empty: say what is to be done")
+    folder = project_folder(project)
+    settings = read_settings(folder)
+    with Store(store_folder(store, folder)) as opened:
+        loop = loop_of(settings, folder, chosen_model(model, settings), opened, max_steps, profile)
+        return report(loop.run(goal), opened, for_machines)
+
+
+@click.command(epilog='Example: stepfold resume last --answer "use the main branch"')
+@click.argument("run_id", metavar="RUN")
+@click.option("--answer", metavar="TEXT", help="The answer to the question that the run ended with.")
+@click.option("--project", default=".", metavar="DIR", help="The project of the run [the current folder].")
+@click.option("--model", metavar="MODEL", help="URL#NAME, script:FILE or trace:FILE.")
+@_STORE
+@_JSON
+def resume(
+    run_id: str, answer: str | None, project: str, model: str | None, store: str | None, for_machines: bool
+) -> int:
+    """Go on with RUN after a crash or a question. Nothing recorded is lost, and nothing runs twice unasked.
+
+    RUN is an id, its start, or `last`.
+    """
+    folder = project_folder(project)
+    settings = read_settings(folder)
+    with Store(store_folder(store, folder)) as opened:
+        found = opened.find(run_id)
+        loop = loop_of(settings, folder, chosen_model(model, settings), opened, None, None)
+        return report(loop.resume(found, answer=answer), opened, for_machines)
+
+
+def project_folder(project: str) -> Path:
+    """The project's folder. Raises UsageError when it isn't one that can be read."""
+    folder = Path(project)
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise click.UsageError(f"the project {project!r} {what}: name the project's folder with --project")
+    try:
+        next(folder.iterdir(), None)
+    except OSError as error:
+        raise click.UsageError(f"the project {project!r} can't be read: {error.strerror}") from error
+    return folder.resolve()
+
+
+def chosen_model(spec: str | None, settings: Settings) -> Model:
+    """`--model`, else `[model]`, else OPENAI_BASE_URL, else a local server that answers.
+
+    Raises SettingsError, saying what to start, when there is none.
+    """
+    wanted = settings.model
+    key, timeout = wanted.api_key_env, settings.loop.model_request_timeout
+    if spec:
+        return resolve(spec, api_key_env=key, timeout=timeout)
+    if wanted.base_url:
+        return resolve(f"{wanted.base_url}#{wanted.name}", api_key_env=key, timeout=timeout)
+    from stepfold.engine.models.discovery import find_local
+
+    for found in find_local():
+        name = wanted.name or (found.models[0] if found.models else "")
+        if name:
+            return resolve(f"{found.base_url}#{name}", api_key_env=key, timeout=timeout)
+    raise SettingsError(
+        "no model: none is named with --model or [model], OPENAI_BASE_URL is not set, and no local server "
+        "answers; start one (`ollama serve`, or `llama-server -m MODEL.gguf`), or see `stepfold demo`"
+    )
+
+
+def loop_of(
+    settings: Settings,
+    folder: Path,
+    model: Model,
+    store: Store,
+    max_steps: int | None,
+    profile: str | None,
+) -> AgentLoop:
+    """The loop that a project's settings and the command's options describe."""
+    return AgentLoop(
+        model=model,
+        project=folder,
+        max_steps=max_steps or settings.loop.max_steps,
+        model_request_timeout=settings.loop.model_request_timeout,
+        worker_slots=settings.loop.worker_slots,
+        context_window=settings.loop.context_window,
+        checks=settings.check_specs() or None,
+        profile=profile or settings.loop.profile,
+        store=store,
+        generation=settings.generation(),
+        policy=settings.rules(),
+        sandbox=settings.sandbox.backend,
+        limits=settings.sandbox.limits,
+        network=settings.sandbox.network,
+        memory=settings.memory.enabled,
+        durability=settings.loop.durability,
+        watch=narrator(sys.stderr.isatty()),
+    )
+
+
+def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:
+    """Print an outcome, cache its summary, and give its exit code."""
+    trace = store.path_of(outcome.run_id)
+    tree = outcome_json(outcome, trace, store)
+    if for_machines:
+        click.echo(json.dumps(tree))
+    else:
+        show_outcome(outcome)
+        say(f"log       {trace}")
+    return EXIT_CODES[outcome.finish]
+
+
+def outcome_json(outcome: LoopOutcome, trace: Path, store: Store | None) -> dict[str, Any]:
+    """The object that `run`, `resume`, `demo` and `show` print with `--json`."""
+    return {**outcome.as_json(), "trace": str(trace), "store": str(store.folder) if store else ""}
+
+
+_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}
+
+
+def show_outcome(outcome: LoopOutcome) -> None:
+    """What people read first: why did it end?"""
+    say(f"{outcome.finish:<9} {_why(outcome)}", fg=_COLOURS.get(outcome.finish, "yellow"), bold=True)
+    if outcome.summary:
+        say(f"summary   {outcome.summary}")
+    usage = outcome.usage
+    say(
+        f"steps     {outcome.steps} ({outcome.actions} actions, {outcome.rejected} rejected replies, "
+        f"{usage.input_tokens} + {usage.output_tokens} tokens{' estimated' if usage.estimated else ''})"
+    )
+    for item in outcome.evidence:
+        verdict = "passed" if item.passed else f"exit code {item.exit_code}"
+        stale = "" if item.is_fresh(outcome.mutations) else ", stale"
+        say(f"check     {item.check_id}: {verdict} at step {item.step}{stale}")
+
+
+def _why(outcome: LoopOutcome) -> str:
+    match outcome.status:
+        case "completed" if not outcome.evidence:
+            return "the model called finish; there is no acceptance check, so it was taken at its word"
+        case "completed":
+            return "every acceptance check passed"
+        case "step_cap":
+            return f"all {outcome.steps} steps are used up; unmet: {', '.join(outcome.unmet) or 'none'}"
+        case "missing_evidence":
+            return "verify was repeated and no check can run: say how to verify with [[checks]]"
+        case "awaiting_user":
+            return "the model asks; answer with `stepfold resume RUN --answer TEXT`"
+        case "cancelled":
+            return "it was cancelled"
+        case "failed":
+            return f"the model gave no reply: {outcome.error}"
+        case _:
+            return "its log stops before an end: it still runs, or its process died"
+

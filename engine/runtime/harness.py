@@ -1,0 +1,412 @@
+"""`AgentHarness`: the tool-calling loop for programs that embed it: async, recorded, steered, nested."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepfold.engine.models.protocol import Model
+from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.agent_run import (
+    AgentLoopResult,
+    AgentRun,
+    HarnessError,
+    agent_run,
+    status_of,
+)
+from stepfold.engine.runtime.clock import Clock
+from stepfold.engine.runtime.drive import EventLog, drive
+from stepfold.engine.runtime.harness_effects import HarnessEffects, named
+from stepfold.engine.runtime.live import LiveEffects
+from stepfold.engine.runtime.middleware import HOOKS, Middleware, overrides
+from stepfold.engine.runtime.reopen import CannotResume, lost, reopen
+from stepfold.engine.runtime.response_cache import ResponseCache
+from stepfold.engine.runtime.run_log import MemoryLog, RunLog
+from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy, new_run_id, resolved
+from stepfold.engine.runtime.tools import Tool, ToolDeclarationError, tool
+from stepfold.events.configuration import HarnessConfig, MiddlewareSpec, ModelSpec
+from stepfold.events.store import Store
+from stepfold.events.vocabulary import (
+    BLANK,
+    AnyEvent,
+    CancelRequested,
+    Command,
+    EffectLost,
+    Message,
+    ModelDelta,
+    RunReopened,
+    RunStarted,
+    SteeringReceived,
+    Unknown,
+)
+from stepfold.projections.effects import AskModel
+from stepfold.projections.fold_tools import STEERING
+from stepfold.projections.state import Run
+
+
+class RunEnded(Struct, frozen=True):
+    """The last item of a stream: the result, and the error if there was one."""
+
+    run: AgentRun
+    error: str = ""
+
+
+class AgentHarness:
+    """Runs one conversation to its end: model, tools, model, … until the model answers.
+
+    `models` is a `Model`, what `--model` takes, or several of either in fallback order. `tools` are
+    `Tool`s or plain typed functions. With a `store` (a folder or an open `Store`) every run is
+    recorded on disk; without one its events are on the result alone.
+    """
+
+    def __init__(
+        self,
+        models: Model | str | Sequence[Model | str],
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        middleware: Iterable[Middleware] = (),
+        policy: RunPolicy | None = None,
+        *,
+        store: Store | str | Path | None = None,
+        cache: ResponseCache | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.policy = policy or RunPolicy()
+        self.models = _models(models)
+        self.tools = _tools(tools)
+        self.middleware = named(tuple(middleware))
+        self._store = Store(Path(store)) if isinstance(store, str | Path) else store
+        for item in self.tools.values():
+            if item.child is not None:
+                item.child.adopt(self._store)
+        self._cache = cache
+        self._clock = clock
+        wanted = self.policy.response_format
+        if wanted is not None and wanted.name in self.tools:
+            raise ToolDeclarationError(
+                f"the response format is named {wanted.name!r}, and so is a tool: rename one of them"
+            )
+
+    # --- entries --------------------------------------------------------------------------------------
+
+    async def invoke(
+        self,
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+    ) -> AgentRun:
+        """Run to the end. Raises HarnessError, which carries the partial run."""
+        return (await self.invoke_with_status(state, context, config, messages)).run
+
+    async def invoke_with_status(
+        self,
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+    ) -> AgentLoopResult:
+        """As `invoke`, with a compact status beside the run. A paused run is a result, no error."""
+        life = _Life(self, state, context, config or RunConfig(), stream=False)
+        return _settled(await life.begin(messages))
+
+    async def stream(
+        self,
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+    ) -> AsyncIterator[AnyEvent | RunEnded]:
+        """The events as they are recorded, model deltas among them, and then exactly one `RunEnded`.
+
+        Leaving the iteration early cancels the run.
+        """
+        items: asyncio.Queue[AnyEvent | RunEnded] = asyncio.Queue()
+        life = _Life(self, state, context, config or RunConfig(), stream=True, told=items.put_nowait)
+
+        async def run() -> None:
+            result = await life.begin(messages)
+            error = result.status.error if result.run.error else ""
+            items.put_nowait(RunEnded(result.run, f"{result.run.error}: {error}" if result.run.error else ""))
+
+        task = asyncio.create_task(run())
+        task.add_done_callback(lambda done: _report_crash(done, items))
+        try:
+            while True:
+                item = await items.get()
+                if isinstance(item, _Crash):
+                    raise item.error
+                yield item
+                if isinstance(item, RunEnded):
+                    return
+        finally:
+            life.cancel("the stream was left")
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def resume(
+        self,
+        run_id: str,
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+        commands: Sequence[Command] = (Command("resume"),),
+    ) -> AgentLoopResult:
+        """Go on with a recorded run, paused or cut off, from its log alone. Raises CannotResume, HarnessError.
+
+        `commands` are given to a paused run; the handle that recorded the run must have allowed them.
+        """
+        life = _Life(self, state, context, replace(config or RunConfig(), run_id=run_id), stream=False)
+        if self._store is None or not self._store.path_of(run_id).exists():
+            raise CannotResume(f"run {run_id}: nothing of it is recorded in this harness's store")
+        return _settled(await life.again(commands))
+
+    async def continue_or_begin(
+        self, state: Any, context: Any, config: RunConfig, messages: Sequence[Message | Mapping[str, Any] | str]
+    ) -> AgentRun:
+        """As `invoke`, but a run of that id which is recorded already goes on where its log stops.
+
+        So a parent that is resumed in the middle of a sub-agent's run does not run it twice.
+        """
+        life = _Life(self, state, context, config, stream=False)
+        if self._store is None or not self._store.path_of(life.run_id).exists():
+            return _settled(await life.begin(messages)).run
+        return _settled(await life.again(())).run
+
+    def invoke_sync(
+        self,
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+    ) -> AgentRun:
+        """`invoke` for programs without an event loop."""
+        return asyncio.run(self.invoke(state, context, config, messages))
+
+    def invoke_with_status_sync(
+        self,
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+    ) -> AgentLoopResult:
+        """`invoke_with_status` for programs without an event loop."""
+        return asyncio.run(self.invoke_with_status(state, context, config, messages))
+
+    def resume_sync(self, run_id: str, **named: Any) -> AgentLoopResult:
+        """`resume` for programs without an event loop."""
+        return asyncio.run(self.resume(run_id, **named))
+
+    def adopt(self, store: Store | None) -> None:
+        """Record into this store from now on, unless the harness has one of its own."""
+        self._store = self._store or store
+
+    # --- what a life of a run needs -------------------------------------------------------------------
+
+    def configuration(self, config: RunConfig, *, stream: bool) -> HarnessConfig:
+        """What `RunStarted` records of this harness under a run's config."""
+        specs = [
+            MiddlewareSpec(
+                name, tuple(hook for hook in HOOKS if overrides(item, hook)), overrides(item, "wrap_tool")
+            )
+            for name, item in self.middleware.items()
+        ]
+        return resolved(
+            self.policy,
+            config,
+            [_spec(model) for model in self.models.values()],
+            [item.manifest for item in self.tools.values()],
+            specs,
+            cache=self._cache is not None,
+            stream=stream,
+        )
+
+    def log(self, run_id: str) -> RunLog | MemoryLog:
+        """Where a run is recorded."""
+        return MemoryLog() if self._store is None else RunLog(self._store, run_id)
+
+    def effects(self, life: "_Life") -> LiveEffects:
+        """The hands of a run."""
+        hands = HarnessEffects(
+            models=self.models,
+            tools=self.tools,
+            middleware=self.middleware,
+            state=life.state,
+            data=life.data,
+            injected=life.config.injected,
+            cache=self._cache,
+            delta=life.delta,
+        )
+        return LiveEffects(hands.perform, run_id=life.run_id, clock=self._clock)
+
+
+class _Life:
+    """One process's part of a run: the wiring between harness, mailbox, log, steering and stream."""
+
+    def __init__(
+        self,
+        harness: AgentHarness,
+        state: Any,
+        data: Any,
+        config: RunConfig,
+        *,
+        stream: bool,
+        told: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.state = state
+        self.data = data
+        self.config = config
+        self.run_id = config.run_id or new_run_id()
+        self._harness = harness
+        self._stream = stream
+        self._told = told
+        self._run = Run()
+        self._effects = harness.effects(self)
+
+    def delta(self, piece: ModelDelta, effect: AskModel) -> None:
+        """A streamed piece goes to whoever listens, and into the log only if that was asked for."""
+        if getattr(self._run.config, "record_deltas", False):
+            self._effects.push(piece)
+        elif self._told is not None:
+            self._told(replace(piece, run_id=self.run_id, step=self._run.step, key=effect.key))
+
+    def cancel(self, reason: str) -> None:
+        """Ask the run for its end."""
+        self._effects.push(CancelRequested(*BLANK, reason=reason))
+
+    async def begin(self, messages: Sequence[Message | Mapping[str, Any] | str]) -> AgentLoopResult:
+        """The first life."""
+        self._effects.push(
+            RunStarted(
+                *BLANK,
+                config=self._harness.configuration(self.config, stream=self._stream),
+                engine=version("stepfold"),
+                input=tuple(_message(message) for message in messages),
+                parent=self.config.parent,
+                parent_call=self.config.parent_call,
+            )
+        )
+        log = self._harness.log(self.run_id)
+        return await self._drive(log)
+
+    async def again(self, commands: Sequence[Command]) -> AgentLoopResult:
+        """A later life."""
+        log = self._harness.log(self.run_id)
+        assert isinstance(log, RunLog)
+        reopened = reopen(log.recorded(), log)
+        self._run = reopened.run
+        if not self._run.due:
+            log.close()
+            return AgentLoopResult(agent_run(self._run), status_of(self._run))
+        self._effects.push(RunReopened(*BLANK))
+        for key in lost(self._run, reopened.suspects):
+            self._effects.push(EffectLost(*BLANK), key)
+        if STEERING in self._run.due and commands:
+            self._effects.push(SteeringReceived(*BLANK, commands=tuple(commands)))
+        return await self._drive(log)
+
+    async def _drive(self, log: RunLog | MemoryLog) -> AgentLoopResult:
+        stops = [outlet.listen(self._hear) for outlet in (self.config.cancellation, self.config.steering) if outlet]
+        told = _Told(log, self._told)
+        if isinstance(log, RunLog):
+            self._effects.before_once = log.sync
+        try:
+            await self._to_the_end(told)
+        finally:
+            for stop in stops:
+                stop()
+            await self._effects.close()
+            if isinstance(log, RunLog):
+                log.close()
+        events = tuple(event for event in told.events if not isinstance(event, Unknown))
+        return AgentLoopResult(agent_run(self._run, events), status_of(self._run))
+
+    async def _to_the_end(self, log: EventLog) -> None:
+        """Drive; when this task is cancelled, end the run cancelled first, so that its log is whole."""
+        driving = asyncio.create_task(drive(self._run, self._effects, log))
+        try:
+            await asyncio.shield(driving)
+        except asyncio.CancelledError:
+            if not driving.done():
+                self.cancel("the task was cancelled")
+                await driving
+            raise
+
+    def _hear(self, batch: tuple[Command, ...]) -> None:
+        if batch and batch[0].name == "cancel" and self.config.steering is None:
+            self.cancel(batch[0].text)
+            return
+        self._effects.push(SteeringReceived(*BLANK, commands=batch))
+
+
+class _Told:
+    """A log that also tells a stream, and keeps the events for the result."""
+
+    def __init__(self, log: EventLog, told: Callable[[Any], None] | None) -> None:
+        self._log = log
+        self._told = told
+        self.events: list[AnyEvent | Unknown] = []
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        self._log.record(event)
+        self.events.append(event)
+        if self._told is not None:
+            self._told(event)
+
+    def flush(self) -> None:
+        self._log.flush()
+
+
+class _Crash(Struct):
+    error: BaseException
+
+
+def _report_crash(task: "asyncio.Task[None]", items: "asyncio.Queue[Any]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        items.put_nowait(_Crash(task.exception()))  # type: ignore[arg-type]
+
+
+def _settled(result: AgentLoopResult) -> AgentLoopResult:
+    if result.run.status in {"failed", "cancelled"}:
+        raise HarnessError(result.run.error, result.run.detail, result.run, result.status)
+    return result
+
+
+def _models(models: Model | str | Sequence[Model | str]) -> dict[str, Model]:
+    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
+    found: dict[str, Model] = {}
+    for item in given:
+        model = resolve(item) if isinstance(item, str) else item
+        found.setdefault(model.name, model)
+    return found
+
+
+def _tools(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    found: dict[str, Tool] = {}
+    for item in tools:
+        declared = item if isinstance(item, Tool) else tool(item)
+        if declared.name in found:
+            raise ToolDeclarationError(f"two tools are named {declared.name!r}: rename one of them")
+        found[declared.name] = declared
+    return found
+
+
+def _spec(model: Model) -> ModelSpec:
+    return ModelSpec(
+        name=model.name,
+        tools=bool(getattr(model, "supports_tools", True)),
+        structured=bool(getattr(model, "supports_structured", False)),
+        identity=str(getattr(model, "identity", "")),
+    )
+
+
+def _message(message: Message | Mapping[str, Any] | str) -> Message:
+    if isinstance(message, Message):
+        return message
+    if isinstance(message, str):
+        return Message("user", message)
+    return Message(str(message["role"]), str(message.get("content") or ""), tool_call_id=str(message.get("tool_call_id", "")))
+
+

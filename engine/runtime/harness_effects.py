@@ -1,0 +1,271 @@
+"""The hands of a tool-calling run: models with cache and wraps, tools with timeouts, hooks, sub-agents."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from stepfold.engine.core.arguments import visible_schema
+from stepfold.engine.models.protocol import Model, Request
+from stepfold.engine.runtime.hooks import call_hook, injected_into, request_messages
+from stepfold.engine.runtime.live import Landing
+from stepfold.engine.runtime.middleware import CallRequest, Middleware, RunContext, overrides
+from stepfold.engine.runtime.response_cache import ResponseCache, cache_key, is_history_free
+from stepfold.engine.runtime.tools import Tool, text_of
+from stepfold.events.configuration import Manifest, ModelSpec
+from stepfold.events.vocabulary import (
+    BLANK,
+    NULL,
+    ModelDelta,
+    ModelErred,
+    ModelReplied,
+    ToolErred,
+    ToolReturned,
+)
+from stepfold.projections.effects import AskModel, CallHook, CallTool
+from stepfold.projections.fold_shared import slot_of
+from stepfold.projections.fold_tools import child_id, config_of, request_change
+from stepfold.projections.state import Run
+
+ON_ERROR_SECONDS = 5.0
+"""How long a failed run waits for one `on_error` hook: nothing else bounds it any more."""
+
+FATAL = ("Cancelled", "Interrupted", "MiddlewareError", "CancelledError")
+"""Exceptions that no policy turns into a result, by the name of their class."""
+
+Delta = Callable[[str], None]
+
+
+class HarnessEffects:
+    """Carries out the effects of one run of a harness."""
+
+    def __init__(
+        self,
+        *,
+        models: Mapping[str, Model],
+        tools: Mapping[str, Tool],
+        middleware: Mapping[str, Middleware],
+        state: Any,
+        data: Any,
+        injected: Mapping[str, Any],
+        cache: ResponseCache | None,
+        delta: Callable[[ModelDelta, AskModel], None] | None,
+    ) -> None:
+        self._models = models
+        self._tools = tools
+        self._middleware = middleware
+        self._state = state
+        self._data = data
+        self._injected = injected
+        self._cache = cache
+        self._delta = delta
+        self._model_wraps = [m for m in middleware.values() if overrides(m, "wrap_model")]
+        self._tool_wraps = [m for m in middleware.values() if overrides(m, "wrap_tool")]
+        self._delta_hooks = [m for m in middleware.values() if overrides(m, "on_delta")]
+        self._offered: tuple[Manifest, ...] | None = None
+
+    def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
+        """Carry out one effect. What this raises lands as a failure of the effect."""
+        match effect:
+            case AskModel():
+                return self._ask(effect, run)
+            case CallTool():
+                return self._call(effect, run)
+            case CallHook():
+                return self._hook(effect, run)
+            case _:
+                raise TypeError(f"a tool-calling run has no effect {type(effect).__name__}")
+
+    # --- models ---------------------------------------------------------------------------------------
+
+    def _ask(self, effect: AskModel, run: Run) -> Landing | Awaitable[Landing]:
+        model = self._models.get(effect.model)
+        if model is None:
+            return ModelErred(*BLANK, error="model_not_found", detail=f"no model is named {effect.model!r}")
+        needed = self._cache is not None or self._model_wraps or getattr(model, "reads_messages", True)
+        request = self._request(effect, run, with_messages=bool(needed))
+        stream = config_of(run).stream and hasattr(model, "stream")
+        if self._cache is None and not self._model_wraps and not stream:
+            return model.reply(request)
+        return self._answered(model, request, effect, run, stream)
+
+    def _request(self, effect: AskModel, run: Run, *, with_messages: bool) -> Request:
+        config = config_of(run)
+        structured = config.response_strategy
+        return Request(
+            model=effect.model,
+            messages=tuple(request_messages(run, request_change(run))) if with_messages else (),
+            generation=config.generation,
+            max_tokens=effect.max_tokens,
+            characters=run.history.characters,
+            tools=self._tools_offered(run),
+            response_schema=config.response_schema if structured == "provider" else NULL,
+            response_name=config.response_name if structured == "provider" else "",
+            call=effect.call,
+            attempt=effect.attempt,
+            tool_choice=config.response_name if structured == "tool" and not run.manifests else "",
+        )
+
+    def _tools_offered(self, run: Run) -> tuple[Manifest, ...]:
+        if self._offered is None:
+            config = config_of(run)
+            shown = [replace(m, schema=Raw(visible_schema(m)), hidden=()) for m in run.manifests.values()]
+            if config.response_strategy == "tool":
+                shown.append(
+                    Manifest(
+                        name=config.response_name,
+                        description="Give the final answer, in this shape.",
+                        schema=config.response_schema,
+                    )
+                )
+            self._offered = tuple(shown)
+        return self._offered
+
+    async def _answered(
+        self, model: Model, request: Request, effect: AskModel, run: Run, stream: bool
+    ) -> Landing:
+        key = self._cache_key(request, run)
+        if key and self._cache is not None:
+            kept = self._cache.get(key)
+            if kept is not None:
+                return replace(kept, cache="hit")
+
+        async def ask(asked: Request) -> Any:
+            if stream:
+                return await self._streamed(model, asked, effect, run)
+            reply = model.reply(asked)
+            return await reply if isawaitable(reply) else reply
+
+        for wrap in reversed(self._model_wraps):
+            ask = _wrapped_model(wrap, ask)
+        landed = await ask(request)
+        if not isinstance(landed, ModelReplied):
+            return landed if isinstance(landed, ModelErred) else _no_reply(landed)
+        if not key or self._cache is None:
+            return landed
+        # Only the first model of the list writes: what a fallback said is not that model's answer.
+        if effect.model == config_of(run).models[0].name:
+            self._cache.put(key, landed)
+        return replace(landed, cache="miss")
+
+    def _cache_key(self, request: Request, run: Run) -> str:
+        if self._cache is None or not is_history_free(request):
+            return ""
+        config = config_of(run)
+        spec = next((m for m in config.models if m.name == request.model), ModelSpec(name=request.model))
+        return cache_key(
+            request, identity=spec.identity or spec.name, stream=config.stream, namespace=config.namespace
+        )
+
+    async def _streamed(self, model: Any, request: Request, effect: AskModel, run: Run) -> Landing:
+        context = self._context(run)
+        async for piece in model.stream(request):
+            if not isinstance(piece, ModelDelta):
+                landed: Landing = piece
+                recorded = config_of(run).record_deltas and isinstance(landed, ModelReplied)
+                return replace(landed, text="", streamed=True) if recorded else landed  # type: ignore[arg-type]
+            for middleware in self._delta_hooks:
+                result = middleware.on_delta(context, piece.text)
+                if isawaitable(result):
+                    await result
+            if self._delta is not None:
+                self._delta(piece, effect)
+        return ModelErred(*BLANK, error="bad_response", detail="the stream ended without a reply", retryable=True)
+
+    # --- tools ----------------------------------------------------------------------------------------
+
+    def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
+        tool = self._tools.get(effect.name)
+        if tool is None:
+            return ToolErred(*BLANK, error="ToolNotFound", detail=effect.name, fatal=True)
+        return self._ran(tool, effect, run)
+
+    async def _ran(self, tool: Tool, effect: CallTool, run: Run) -> Landing:
+        timeout = tool.timeout if tool.timeout is not None else config_of(run).tool_timeout
+        context = self._context(run, effect)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._called(tool, effect, context)
+        except TimeoutError:
+            if timeout is None:
+                raise
+            return ToolReturned(
+                *BLANK, content=f"Error: {tool.name} timed out after {timeout * 1000:g} ms", error="Timeout"
+            )
+
+    async def _called(self, tool: Tool, effect: CallTool, context: RunContext) -> Landing:
+        async def call(request: CallRequest) -> Any:
+            arguments = msgspec.json.decode(request.arguments or "{}")
+            whole = injected_into(arguments, tool.manifest.hidden, self._injected)
+            if tool.is_async:
+                return await tool.call(whole, context)
+            return await asyncio.to_thread(tool.call, whole, context)
+
+        for wrap in reversed(self._tool_wraps):
+            call = _wrapped_tool(wrap, call)
+        request = CallRequest(effect.call_id, effect.name, effect.arguments.decode("utf-8", "surrogatepass"))
+        try:
+            result = await call(request)
+        except Exception as error:
+            kind = type(error).__name__
+            fatal = kind in FATAL or bool(getattr(error, "fatal", False))
+            name = "Middleware" if kind == "MiddlewareError" else getattr(error, "kind", kind)
+            return ToolErred(*BLANK, error=str(name), detail=str(error), fatal=fatal)
+        if isinstance(result, ToolReturned | ToolErred):
+            return result
+        text = text_of(result)
+        return ToolReturned(*BLANK, content=text.content, error=text.error)
+
+    # --- hooks ----------------------------------------------------------------------------------------
+
+    async def _hook(self, effect: CallHook, run: Run) -> Landing:
+        limit = ON_ERROR_SECONDS if effect.hook == "on_error" else None
+        async with asyncio.timeout(limit):
+            return await call_hook(self._middleware[effect.name], effect, run, self._context(run))
+
+    def _context(self, run: Run, effect: CallTool | None = None) -> RunContext:
+        deadline = run.harness.deadline
+        slot = None if effect is None else slot_of(run, effect.key)
+        return RunContext(
+            run_id=run.run_id,
+            state=self._state,
+            data=self._data,
+            depth=config_of(run).depth,
+            usage=run.usage,
+            injected=self._injected,
+            remaining=None if deadline is None else (deadline - run.now) / 1_000_000,
+            max_depth=config_of(run).max_depth,
+            call_id="" if slot is None else slot.call_id,
+            child_run_id="" if slot is None else child_id(run, slot),
+        )
+
+
+def _no_reply(landed: Any) -> ModelErred:
+    return ModelErred(*BLANK, error="bad_response", detail=f"a wrap gave {type(landed).__name__}, no reply")
+
+
+def _wrapped_model(wrap: Middleware, inner: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Any]]:
+    return lambda request: wrap.wrap_model(request, inner)
+
+
+def _wrapped_tool(
+    wrap: Middleware, inner: Callable[[CallRequest], Awaitable[Any]]
+) -> Callable[[CallRequest], Awaitable[Any]]:
+    return lambda request: wrap.wrap_tool(request, inner)
+
+
+def named(middleware: Sequence[Middleware]) -> dict[str, Middleware]:
+    """Middlewares by the names that the log calls them: their own, numbered where two share one."""
+    found: dict[str, Middleware] = {}
+    for item in middleware:
+        base = item.name or type(item).__name__
+        name, count = base, 1
+        while name in found:
+            count += 1
+            name = f"{base}-{count}"
+        found[name] = item
+    return found

@@ -1,0 +1,68 @@
+"""Taking up a run where its log stops: what was lost, what runs again, what is asked anew."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from stepfold.engine.runtime.drive import settle
+from stepfold.engine.runtime.live import LiveEffects, runs_once
+from stepfold.engine.runtime.run_log import RunLog
+from stepfold.events.journal import Log
+from stepfold.events.vocabulary import BLANK, EffectLost, Observed, RunReopened, UserAnswered
+from stepfold.projections.effects import CallTool
+from stepfold.projections.fold_goal import LISTEN
+from stepfold.projections.run import evolve
+from stepfold.projections.state import Run
+
+
+class CannotResume(Exception):
+    """A run that can't be taken up: which, why, and what to do."""
+
+
+class Reopened(Struct, frozen=True):
+    """A folded run, and the keys of the effects that may have been in flight when its process died."""
+
+    run: Run
+    suspects: tuple[str, ...]
+    decided: int
+
+
+def reopen(log: Log, out: RunLog) -> Reopened:
+    """Fold a log to its end, and decide what its process had not written any more.
+
+    A batch is written before its effects start. So when the tail of a batch was lost, whatever that
+    batch started never ran, and is not among the suspects.
+    """
+    run = Run()
+    in_flight: set[str] = set()
+    for record in log.records:
+        evolve(run, record.event)
+        if isinstance(record.event, Observed):
+            in_flight = set(run.due)
+    at_the_end = set(run.due)
+    decided = settle(run, out)
+    out.flush()
+    suspects = at_the_end & in_flight if decided else at_the_end
+    return Reopened(run, tuple(key for key in run.due if key in suspects), decided)
+
+
+def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> None:
+    """Put into the mailbox what the new life begins with. Raises CannotResume when nothing can go on."""
+    run = reopened.run
+    if not run.due:
+        status = run.status or run.state
+        raise CannotResume(f"run {run.run_id} has ended ({status}): start a new one, or look with `stepfold show`")
+    effects.push(RunReopened(*BLANK))
+    for key in lost(run, reopened.suspects):
+        effects.push(EffectLost(*BLANK), key)
+    if answer is None:
+        return
+    if LISTEN not in run.due:
+        raise CannotResume(f"run {run.run_id} asks nothing: resume it without --answer")
+    effects.push(UserAnswered(*BLANK, text=answer), LISTEN)
+
+
+def lost(run: Run, suspects: Iterable[str]) -> list[str]:
+    """The calls in doubt that may not run twice; the others simply run again."""
+    calls = ((key, run.due.get(key)) for key in suspects)
+    return [key for key, call in calls if isinstance(call, CallTool) and runs_once(call, run)]
