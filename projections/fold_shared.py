@@ -21,7 +21,7 @@ from stepfold.events.vocabulary import (
     WaitEnded,
 )
 from stepfold.projections.effects import AskModel, CallTool, Wait
-from stepfold.projections.state import Run, Slot, microseconds
+from stepfold.projections.state import Run, Slot, in_microseconds, microseconds
 
 
 def run_started(run: Run, event: RunStarted) -> None:
@@ -101,7 +101,7 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
         ask(run, *run.asking)
         return
     key = f"wait:{run.call_id}:{event.attempt}"
-    run.due[key] = Wait(key, microseconds(event.ts) + round(event.delay * 1_000_000))
+    run.due[key] = Wait(key, microseconds(event.ts) + in_microseconds(event.delay))
 
 
 def wait_ended(run: Run, event: WaitEnded) -> None:

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from stepfold.events.configuration import HarnessConfig
 from stepfold.events.vocabulary import (
-    NULL,
     BLANK,
+    NULL,
     CacheHit,
     CacheMissed,
     ControlApplied,
@@ -32,8 +32,8 @@ from stepfold.events.vocabulary import (
     RunPaused,
     RunReopened,
     RunStarted,
-    SteeringReceived,
     Steered,
+    SteeringReceived,
     SubAgentCompleted,
     SubAgentFailed,
     SubAgentStarted,
@@ -50,7 +50,7 @@ from stepfold.events.vocabulary import (
 )
 from stepfold.projections import fold_shared as shared
 from stepfold.projections.effects import CallHook, Listen, Wait
-from stepfold.projections.state import Run, Slot, microseconds
+from stepfold.projections.state import Run, Slot, in_microseconds, microseconds
 
 DEADLINE = "clock"
 """The key of the timer that rings at the deadline."""
@@ -113,7 +113,7 @@ def run_started(run: Run, event: RunStarted) -> None:
     wall_clock = config_of(run).wall_clock
     if wall_clock is None:
         return
-    run.harness.deadline = microseconds(event.ts) + round(wall_clock * 1_000_000)
+    run.harness.deadline = microseconds(event.ts) + in_microseconds(wall_clock)
     run.due[DEADLINE] = Wait(DEADLINE, run.harness.deadline)
 
 
@@ -184,7 +184,8 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
         return
     harness = run.harness
     harness.empty_retries += 1
-    run.history.pop()
+    if run.history.turns:
+        run.history.pop()
     limit = config_of(run).generation.max_tokens
     if limit is not None:
         harness.wide = min(4 * limit, 2 * (harness.wide or limit))

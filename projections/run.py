@@ -136,8 +136,9 @@ def evolve(run: Run, event: v.Event | v.Unknown) -> Run:
         run.unknown_kinds += 1
         return run
     if isinstance(event, v.Observed):
-        if event.key:
-            run.due.pop(event.key, None)
+        # What lands after its effect was given up never happened: nobody waits for it any more.
+        if event.key and run.due.pop(event.key, None) is None:
+            return run
         reducer(run, event)
         run.ts = event.ts
         return run

@@ -1,6 +1,6 @@
 """What a run holds: the accumulator that `evolve` adds each event to. No rule lives here."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from msgspec import Struct
@@ -316,7 +316,22 @@ class Run(Accumulator):
         return microseconds(self.ts)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LONGEST = 10**16
+
+
 def microseconds(ts: str) -> int:
-    """A timestamp of the log in microseconds since 1970."""
-    moment = datetime.fromisoformat(ts)
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+    """A timestamp of the log in microseconds since 1970; 0 for a text that is none, for folds never fail."""
+    try:
+        moment = datetime.fromisoformat(ts)
+    except ValueError:
+        return 0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def in_microseconds(seconds: float) -> int:
+    """A duration in whole microseconds; beyond 300 years they are no longer told apart."""
+    return round(max(-_LONGEST, min(_LONGEST, seconds * 1_000_000)))

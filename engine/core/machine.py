@@ -148,6 +148,10 @@ class LeanMachine(ShippedMachine):
     transition_cls = RowTransition
 
     def __init__(self, states: Sequence[str], initial: str) -> None:
+        for state in states:
+            # Members of an enumeration would register under another name, callbacks would never be called.
+            if type(state) is not str:
+                raise TableError(f"the state {state!r}: a state is a name, given as a plain str")
         super().__init__(model=None, states=list(states), initial=initial, auto_transitions=False)
 
     def add_transition(self, trigger: str, source: Any, dest: Any, **named: Any) -> None:  # type: ignore[override]
