@@ -117,6 +117,7 @@ def _run_started(run: Run, event: v.RunStarted) -> None:
 
 SHARED[v.RunStarted] = _run_started
 
+
 class _Sorted(NamedTuple):
     decided: Reducers
     observed: Reducers
