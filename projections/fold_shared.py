@@ -34,11 +34,20 @@ def run_started(run: Run, event: RunStarted) -> None:
     run.started_ts = event.ts
     run.manifests = {manifest.name: manifest for manifest in config.manifests}
     run.state = "opening"
+    if event.forked is not None:
+        run.fork_seq, run.fork_config = event.source_seq, event.forked
     if isinstance(config, GoalConfig):
         run.loop = "goal"
         run.history.append(Message("user", config.goal))
         return
     run.loop = "tools"
+
+
+def forked(run: Run) -> None:
+    """The events shared with the source are folded: from here on the fork's own configuration holds."""
+    if run.fork_config is not None:
+        run.config = run.fork_config
+        run.manifests = {manifest.name: manifest for manifest in run.config.manifests}
 
 
 def run_reopened(run: Run, event: RunReopened) -> None:

@@ -129,6 +129,8 @@ def evolve(run: Run, event: v.Event | v.Unknown) -> Run:
     """
     run.seq = event.seq + 1
     run.step = event.step
+    if run.seq == run.fork_seq:
+        shared.forked(run)
     reducer = REDUCERS[run.loop].get(type(event))
     if reducer is None:
         run.unknown_kinds += 1

@@ -39,7 +39,8 @@ class Accumulator:
     def clone(self) -> Self:
         """An independent copy. Events and other frozen values are shared."""
         copy = type(self).__new__(type(self))
-        for name in self.__slots__:
+        names: tuple[str, ...] = self.__slots__
+        for name in names:
             setattr(copy, name, _copied(getattr(self, name)))
         return copy
 
@@ -61,8 +62,9 @@ class Slot(Accumulator):
 
     `phase` goes from `asked` over `started` to `done`; a call that never runs goes from `asked` to
     `done`, and one that is the structured answer is `structured` until then. `row` is its answer, which
-    waits until all calls before it have theirs. `patch` is what an `after_tool` hook made of the result. The key is made of the
-    step and the position in the turn: models give the same call id twice, so the id is only echoed.
+    waits until all calls before it have theirs. `patch` is what an `after_tool` hook made of the
+    result. The key is made of the step and the position in the turn: models give the same call id
+    twice, so the id is only echoed.
     """
 
     __slots__ = (
@@ -249,6 +251,8 @@ class Run(Accumulator):
         "config",
         "due",
         "engine",
+        "fork_config",
+        "fork_seq",
         "fault",
         "fault_detail",
         "goal",
@@ -276,6 +280,8 @@ class Run(Accumulator):
         self.run_id = ""
         self.parent = ""
         self.engine = ""
+        self.fork_seq = -1
+        self.fork_config: Config | None = None
         self.loop = ""
         self.config: Config = NOT_STARTED
         self.manifests: dict[str, Manifest] = {}

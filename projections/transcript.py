@@ -105,9 +105,7 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
 
 def finish_rejected_line(unmet: Sequence[str]) -> str:
     """That `finish` came without the evidence."""
-    return (
-        f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
-    )
+    return f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
 
 
 def finish_accepted_line(by: str, summary: str) -> str:

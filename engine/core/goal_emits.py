@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import Raw
+
 from stepfold.engine.capabilities.lifecycle import Refused
 from stepfold.engine.capabilities.router import search as search_capabilities
 from stepfold.engine.contract.repair import repair_for
@@ -163,7 +165,7 @@ def call(run: Run, given: Acting, head: Head) -> v.Decided:
         call_id=given.call_id,
         name=admitted.name,
         key=run.slots[0].key,
-        arguments=v.Raw(admitted.arguments) if admitted.changed else v.NULL,
+        arguments=Raw(admitted.arguments) if admitted.changed else v.NULL,
         notes=admitted.notes,
     )
 

@@ -61,7 +61,7 @@ class AgentLoop:
         durability: str = "normal",
         watch: Watch | None = None,
     ) -> None:
-        self.model = resolve(model) if isinstance(model, str) else model
+        self.model = resolve(model, timeout=model_request_timeout) if isinstance(model, str) else model
         self.project = Path(project).resolve()
         self.store = store if isinstance(store, Store) else Store(Path(store or self.project / ".stepfold"))
         self._config = GoalConfig(

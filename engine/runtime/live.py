@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -131,7 +131,7 @@ class LiveEffects:
         if isawaitable(landing):
             self._tasks[key] = asyncio.create_task(self._await(key, effect, landing))
         else:
-            self._land(key, cast(Landing, landing))
+            self._land(key, landing)
 
     async def _await(self, key: str, effect: Effect, landing: Awaitable[Landing]) -> None:
         try:

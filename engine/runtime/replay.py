@@ -89,7 +89,7 @@ class RecordedRun:
                 if batch and event.key and (event.key not in run.due or event.key in answered):
                     break
                 self._refuse_unasked(run, event, first=not batch and run.seq == 0)
-                self._last_observed = event  # type: ignore[assignment]
+                self._last_observed = event
                 answered.add(event.key)
             elif not isinstance(event, Unknown) or _was_decided(self._next):
                 break
@@ -191,6 +191,37 @@ def verify(records: Iterable[Recorded]) -> tuple[Run, int]:
     except _EndOfLog:
         pass
     return run, recorded.count
+
+
+class _Regenerated(RecordedRun):
+    """The recorded landings under the decisions of today, whatever was decided then."""
+
+    def __init__(self, records: Iterable[Recorded]) -> None:
+        super().__init__([record for record in records if isinstance(record.event, Observed)])
+        self.events: list[AnyEvent] = []
+
+    async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
+        """One landing after the other, as long as each answers something that is due."""
+        if self._next is None:
+            return ()
+        event: Any = self._next.event
+        self._refuse_unasked(run, event, first=run.seq == 0)
+        self._advance()
+        return [msgspec.structs.replace(event, seq=run.seq, step=run.step)]
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        """Keep what is decided now."""
+        self.events.append(event)  # type: ignore[arg-type]
+
+
+def regenerate(records: Iterable[Recorded]) -> tuple[AnyEvent, ...]:
+    """A log's landings with the decisions of today: what a fixture is rewritten to when a rule changed.
+
+    Raises ReplayDiverged when a landing answers nothing any more: then the run can only be recorded anew.
+    """
+    regenerated = _Regenerated(records)
+    run_to_end(drive(Run(), regenerated, regenerated))
+    return tuple(regenerated.events)
 
 
 def replay(trace: str | Path) -> Replay:
