@@ -1,4 +1,4 @@
-"""The loop itself: a batch is folded and recorded before what follows; a table that never rests is stopped."""
+"""The loop itself: a batch is folded and recorded before what follows, and an endless table is stopped."""
 
 import asyncio
 from typing import Any
