@@ -1,4 +1,4 @@
-"""One table of ratios: what the engine takes, beside the floor that it stands on. `python tests/bench/run.py`.
+"""One table of ratios: what the engine takes beside the floor it stands on. `python tests/bench/run.py`.
 
 Both sides of a row run in turn within one process, and their medians are compared, so that a busy
 machine slows both. A ratio is held to its goal; the exit code is 1 when one is over it by 30 %.
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -73,7 +74,7 @@ def flat(folder: Path, rounds: int) -> Row:
     early, late = [], []
     for number in range(rounds):
         moments = persisted(folder / f"flat{number}", STEPS).moments
-        taken = [after - before for before, after in zip(moments, moments[1:], strict=False)]
+        taken = [after - before for before, after in pairwise(moments)]
         early += taken[80:120]
         late += taken[-40:]
     return Row(
@@ -190,8 +191,8 @@ def shown(rows: list[Row]) -> str:
     """The table for people."""
     lines = [f"{'what':<38}{'µs':>10}  {'floor':<26}{'µs':>10}{'ratio':>8}{'goal':>7}"]
     lines += [
-        f"{row.name:<38}{row.ours:>10.2f}  {row.floor_name:<26}{row.floor:>10.2f}{row.ratio:>8.2f}{row.goal:>7.1f}"
-        f"{'  over' if row.over else ''}"
+        f"{row.name:<38}{row.ours:>10.2f}  {row.floor_name:<26}{row.floor:>10.2f}{row.ratio:>8.2f}"
+        f"{row.goal:>7.1f}{'  over' if row.over else ''}"
         for row in rows
     ]
     return "\n".join(lines)

@@ -25,6 +25,10 @@ LOOK = Manifest(
     schema=Raw(b'{"type":"object","properties":{"path":{"type":"string"},"line":{"type":"integer"}}}'),
     idempotency="pure",
 )
+CALL = (
+    '{"name": "capability_call", "arguments": {"capability": "look", '
+    '"arguments": {"path": "src/module_%d.py", "line": %d}}}'
+)
 LOAD = '{"name": "capability_load", "arguments": {"names": ["look"]}}'
 
 
@@ -77,7 +81,6 @@ def steps_of(path: Path) -> list[Step]:
     """The bytes of a recorded run, cut as the engine writes them."""
     steps: list[Step] = []
     batch: list[bytes] = []
-    lines: list[bytes] = []
     number = 0
     for line in path.read_bytes().splitlines(keepends=True):
         event = json.loads(line)

@@ -1,5 +1,6 @@
 """The log of a live run: a batch is one write, a step one transaction; leaving it makes both sides whole."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,15 @@ def test_a_log_in_memory_keeps_its_events() -> None:
     log.flush()
 
     assert log.events == [EVENTS[0], unknown]
+
+
+def test_a_step_is_indexed_with_the_batch_that_ends_it(store: Store) -> None:
+    # Read beside the store, which would catch up first.
+    beside = sqlite3.connect(store.database)
+    with RunLog(store, "r") as log:
+        for event in EVENTS:
+            log.record(event)
+            log.flush()
+
+            (count,) = beside.execute("SELECT count(*) FROM lines").fetchone()
+            assert count == next(number for number, e in enumerate(EVENTS) if e.step == event.step)
