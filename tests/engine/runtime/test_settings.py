@@ -119,7 +119,7 @@ def test_an_unknown_key_names_the_nearest_one(text: str, said: str) -> None:
         ("[loop]\nmodel_request_timeout = 0\n", "loop.model_request_timeout must be more than 0 seconds"),
         (
             "[loop]\nmodel_request_timeout = nan\n",
-            "loop.model_request_timeout is nan; it must be a finite number",
+            "loop.model_request_timeout is nan; it must be finite",
         ),
         ("[loop]\nworker_slots = -1\n", "loop.worker_slots is -1"),
         ("[loop]\nmax_steps = 99999999999999999999\n", "loop.max_steps is 1e+20; it must be at most"),
