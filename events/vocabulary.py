@@ -280,6 +280,7 @@ class ToolCompleted(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=
     """
 
     call_id: str
+    key: str = ""
     error: str = ""
     output_bytes: int = 0
     duration: float = 0.0
@@ -290,6 +291,7 @@ class ToolFailed(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=Tru
 
     call_id: str
     error: str
+    key: str = ""
     duration: float = 0.0
 
 
@@ -377,6 +379,7 @@ class EvidenceRecorded(Decided, frozen=True, gc=False, omit_defaults=True, kw_on
 
     check_id: str
     passed: bool
+    key: str = ""
 
 
 class ChecksJudged(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):

@@ -213,7 +213,9 @@ def model_completed(run: Run, event: ModelCompleted) -> None:
     harness.hooks_done.pop("after_model", None)
     run.history.append(Message("assistant", reply.text, reply.tool_calls))
     run.slots = [
-        Slot(call.id, call.name, call.arguments.encode("utf-8", "surrogatepass"), f"tool:{run.step}.{position}")
+        Slot(
+            call.id, call.name, call.arguments.encode("utf-8", "surrogatepass"), f"tool:{run.step}.{position}"
+        )
         for position, call in enumerate(reply.tool_calls)
     ]
     harness.structured = b""
@@ -509,7 +511,11 @@ def _decoded(change: bytes, shape: Any) -> Any:
     try:
         return msgspec.json.decode(change, type=shape)
     except msgspec.MsgspecError:
-        return shape() if shape in (RequestChange, MessagesChange) else shape("", *([""] if shape is CallChange else []))
+        return (
+            shape()
+            if shape in (RequestChange, MessagesChange)
+            else shape("", *([""] if shape is CallChange else []))
+        )
 
 
 def request_change(run: Run) -> RequestChange:

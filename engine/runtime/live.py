@@ -83,7 +83,10 @@ class LiveEffects:
         """See `drive.Effects.next`."""
         if run.ts and not self._opened:
             self._opened = True
-            self._timestamps.not_before(microseconds(run.ts))
+            self._go_on_from(microseconds(run.ts))
+        if run.status and not run.due:
+            # Nothing follows the end of a run: a cancel that comes too late is no part of it.
+            return ()
         self._cancel_what_is_gone(run)
         self._start_what_is_new(run)
         await self._breathe()
@@ -101,6 +104,12 @@ class LiveEffects:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
+
+    def _go_on_from(self, moment: int) -> None:
+        """The clock of an earlier life may have been ahead of ours, also of what is in the mailbox already."""
+        self._timestamps.not_before(moment)
+        floor = self._timestamps.stamp(moment)
+        self._mailbox = deque((key, max(ts, floor), event) for key, ts, event in self._mailbox)
 
     def _start_what_is_new(self, run: Run) -> None:
         for key, effect in run.due.items():
@@ -129,6 +138,12 @@ class LiveEffects:
             landed = await landing
         except Exception as error:
             landed = failure_of(effect, error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this effect: something inside it was, and the run must not wait for ever.
+            landed = failure_of(effect, RuntimeError("it was cancelled from within"))
         self._tasks.pop(key, None)
         self._land(key, landed)
 
