@@ -82,6 +82,27 @@ STORIES: dict[str, dict[str, Any]] = {
         "max_steps": 10,
     },
     "hits_the_cap": {"files": SLUG, "goal": FIX_SLUG, "max_steps": 3, "seed": 2},
+    "verify_without_a_verifier": {
+        "files": PATHS,
+        "goal": "Verify that normalise_path in paths.py works, with verify",
+        "checks": [],
+        "max_steps": 8,
+    },
+    "half_a_billion_fails": {"files": CALCULATOR, "goal": FIX_ADD, "max_steps": 8, "temperature": 0.7},
+    "half_a_billion_constrained": {
+        "files": SLUG,
+        "goal": FIX_SLUG,
+        "max_steps": 8,
+        "format": "json_schema",
+        "temperature": 0.7,
+    },
+    "miscounts_braces": {
+        "files": CALCULATOR,
+        "goal": "Call shell.run with the command `python -c 'print({1: {2: 3}})'`, then fix calc.py",
+        "max_steps": 8,
+        "temperature": 0.9,
+        "seed": 3,
+    },
     "writes_a_readme": {
         "files": {"tool.py": "print('hello')\n"},
         "goal": "Write a README.md with a section headed Usage that says how to run tool.py",

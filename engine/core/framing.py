@@ -102,6 +102,8 @@ def _listed(title: str, lines: Sequence[str]) -> str:
 
 def _tool_line(name: str, tool: Any) -> str:
     schema = msgspec.json.decode(tool.schema)
+    if not isinstance(schema, dict):
+        return f"- {name}: {tool.description}"
     required = schema.get("required", ())
     arguments = ", ".join(
         f"{argument}{'' if argument in required else '?'}: {_type_of(shape)}"

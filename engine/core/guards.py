@@ -63,7 +63,8 @@ def turns_to_drop(run: Run) -> int:
     while count < droppable and characters > room:
         characters -= len(history.turns[1 + count].content)
         count += 1
-    while count < droppable and history.turns[1 + count].role == "tool":
+    # A tool turn without its call confuses a model, and providers refuse it: the pair goes whole.
+    while 0 < count < len(history.turns) - 1 and history.turns[1 + count].role == "tool":
         count += 1
     return count
 
