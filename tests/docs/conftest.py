@@ -4,6 +4,4 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-diagrams", action="store_true", help="Draw them anew."
-    )
+    parser.addoption("--update-diagrams", action="store_true", help="Draw them anew.")
