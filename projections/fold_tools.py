@@ -237,7 +237,7 @@ def _take_structured(run: Run) -> None:
 
 
 def model_failed(run: Run, event: ModelFailed) -> None:
-    """No reply: the run fails, unless it was only cut off by a cancel or the clock, which say so themselves."""
+    """No reply: the run fails, unless a cancel or the clock cut it off, which say so themselves."""
     landed = run.model_landed
     shared.model_failed(run, event)
     run.fault_detail = landed.detail if isinstance(landed, ModelErred) else ""
