@@ -1,10 +1,10 @@
-"""Live effects: a mailbox. What is due is started, what is gone from due is cancelled, what lands is handed on."""
+"""Live effects: a mailbox. What is due is started, what is gone is cancelled, what lands is handed on."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -37,6 +37,9 @@ Landing = ObservedEvent
 Perform = Callable[[Any, Run], Landing | Awaitable[Landing]]
 """Carries out one effect, at once or in its own time. What it raises lands as that effect's failure."""
 
+LEAVING_SECONDS = 10.0
+"""How long a run's end waits for what was cancelled to clean up (a sub-agent to close its log)."""
+
 BATCHES_WITHOUT_A_BREATH = 50
 """After so many batches that never waited, the event loop gets a turn: Ctrl-C must be heard."""
 
@@ -64,6 +67,7 @@ class LiveEffects:
         self._listening = listening
         self._mailbox: deque[tuple[str, str, Landing]] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._started: set[str] = set()
         self._arrived: asyncio.Event | None = None
         self.run_id = run_id
@@ -96,11 +100,12 @@ class LiveEffects:
 
     async def close(self) -> None:
         """Cancel whatever still flies, and wait until it is gone."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        leaving = {*self._leaving, *self._tasks.values()}
         self._tasks.clear()
+        if leaving:
+            await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
 
     def _start_what_is_new(self, run: Run) -> None:
         for key, effect in run.due.items():
@@ -122,11 +127,16 @@ class LiveEffects:
         if isawaitable(landing):
             self._tasks[key] = asyncio.create_task(self._await(key, effect, landing))
         else:
-            self._land(key, cast(Landing, landing))
+            self._land(key, landing)
 
     async def _await(self, key: str, effect: Effect, landing: Awaitable[Landing]) -> None:
         try:
             landed = await landing
+        except asyncio.CancelledError as error:
+            # Cancelled by us, it is gone; one that a handler raised of itself is a failure like any other.
+            if _being_cancelled():
+                raise
+            landed = failure_of(effect, error)
         except Exception as error:
             landed = failure_of(effect, error)
         self._tasks.pop(key, None)
@@ -151,9 +161,7 @@ class LiveEffects:
                 continue
             self._started.discard(key)
             batch.append(
-                replace(
-                    event, run_id=self.run_id, seq=run.seq + len(batch), step=run.step, ts=ts, key=key
-                )
+                replace(event, run_id=self.run_id, seq=run.seq + len(batch), step=run.step, ts=ts, key=key)
             )
         return batch
 
@@ -161,7 +169,10 @@ class LiveEffects:
         if not self._tasks:
             return
         for key in [key for key in self._tasks if key not in run.due]:
-            self._tasks.pop(key).cancel()
+            task = self._tasks.pop(key)
+            task.cancel()
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
             self._started.discard(key)
 
     async def _arrival(self) -> None:
@@ -188,7 +199,12 @@ def runs_once(effect: CallTool, run: Run) -> bool:
     return manifest is None or manifest.idempotency == "once"
 
 
-def failure_of(effect: Effect, error: Exception) -> Landing:
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def failure_of(effect: Effect, error: BaseException) -> Landing:
     """How an exception in a handler lands: a failure of that effect, by kind and in one line."""
     kind, detail = type(error).__name__, " ".join(str(error).split())
     match effect:

@@ -51,7 +51,9 @@ def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> Non
     run = reopened.run
     if not run.due:
         status = run.status or run.state
-        raise CannotResume(f"run {run.run_id} has ended ({status}): start a new one, or look with `stepfold show`")
+        raise CannotResume(
+            f"run {run.run_id} has ended ({status}): start a new one, or look with `stepfold show`"
+        )
     effects.push(RunReopened(*BLANK))
     for key in lost(run, reopened.suspects):
         effects.push(EffectLost(*BLANK), key)
