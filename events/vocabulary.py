@@ -95,13 +95,20 @@ class Command(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class RunStarted(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The first event of every log. `parent` is the run that started this one, if any."""
+    """The first event of every log. `parent` is the run that started this one, if any.
+
+    A fork names its `source`, and shares that run's events below `source_seq`; from there on `forked`
+    is the configuration, where it differs.
+    """
 
     config: Config
     engine: str
     input: tuple[Message, ...] = ()
     parent: str = ""
     parent_call: str = ""
+    source: str = ""
+    source_seq: int = 0
+    forked: Config | None = None
 
 
 class RunReopened(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -174,7 +181,7 @@ class EffectLost(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
 
 
 class CheckReturned(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """An acceptance check ended. `exit_code` is None when it could not run; `digest` is of the whole output."""
+    """A check ended. `exit_code` is None when it could not run; `digest` is of the whole output."""
 
     exit_code: int | None
     output: str = ""
@@ -273,6 +280,7 @@ class ToolCompleted(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=
     """
 
     call_id: str
+    key: str = ""
     error: str = ""
     output_bytes: int = 0
     duration: float = 0.0
@@ -283,6 +291,7 @@ class ToolFailed(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=Tru
 
     call_id: str
     error: str
+    key: str = ""
     duration: float = 0.0
 
 
@@ -370,6 +379,7 @@ class EvidenceRecorded(Decided, frozen=True, gc=False, omit_defaults=True, kw_on
 
     check_id: str
     passed: bool
+    key: str = ""
 
 
 class ChecksJudged(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -549,7 +559,7 @@ class NoProgress(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=Tru
 
 
 class RunPaused(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The run rests until it is resumed; the reason lies in the command. `checkpoint` is the model calls made."""
+    """The run rests until it is resumed; `checkpoint` counts its model calls so far."""
 
     checkpoint: int
 
@@ -650,4 +660,4 @@ DECIDED: tuple[type[Decided], ...] = get_args(DecidedEvent)
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (*OBSERVED, *DECIDED)}
 
 BLANK = (VERSION, "", 0, 0, "")
-"""The envelope of an observed event before `drive` stamps it: handlers build `ToolReturned(*BLANK, content=…)`."""
+"""The envelope of an observed event before it is stamped: handlers build `ToolReturned(*BLANK, content=…)`."""

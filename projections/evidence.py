@@ -27,9 +27,7 @@ class Evidence(Struct, frozen=True, gc=False):
         return self.mutations == mutations
 
 
-def unmet(
-    checks: Sequence[CheckSpec], evidence: Mapping[str, Evidence], mutations: int
-) -> tuple[str, ...]:
+def unmet(checks: Sequence[CheckSpec], evidence: Mapping[str, Evidence], mutations: int) -> tuple[str, ...]:
     """The ids of the checks without fresh passing evidence, in the order of the configuration."""
     return tuple(check.id for check in checks if not _met(evidence.get(check.id), mutations))
 

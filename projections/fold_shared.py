@@ -21,7 +21,7 @@ from stepfold.events.vocabulary import (
     WaitEnded,
 )
 from stepfold.projections.effects import AskModel, CallTool, Wait
-from stepfold.projections.state import Run, Slot, microseconds
+from stepfold.projections.state import Run, Slot, in_microseconds, microseconds
 
 
 def run_started(run: Run, event: RunStarted) -> None:
@@ -34,11 +34,20 @@ def run_started(run: Run, event: RunStarted) -> None:
     run.started_ts = event.ts
     run.manifests = {manifest.name: manifest for manifest in config.manifests}
     run.state = "opening"
+    if event.forked is not None:
+        run.fork_seq, run.fork_config = event.source_seq, event.forked
     if isinstance(config, GoalConfig):
         run.loop = "goal"
         run.history.append(Message("user", config.goal))
         return
     run.loop = "tools"
+
+
+def forked(run: Run) -> None:
+    """The events shared with the source are folded: from here on the fork's own configuration holds."""
+    if run.fork_config is not None:
+        run.config = run.fork_config
+        run.manifests = {manifest.name: manifest for manifest in run.config.manifests}
 
 
 def run_reopened(run: Run, event: RunReopened) -> None:
@@ -92,7 +101,7 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
         ask(run, *run.asking)
         return
     key = f"wait:{run.call_id}:{event.attempt}"
-    run.due[key] = Wait(key, microseconds(event.ts) + round(event.delay * 1_000_000))
+    run.due[key] = Wait(key, microseconds(event.ts) + in_microseconds(event.delay))
 
 
 def wait_ended(run: Run, event: WaitEnded) -> None:

@@ -32,7 +32,7 @@ from stepfold.projections import fold_shared as shared
 from stepfold.projections.effects import Listen, Wait
 from stepfold.projections.fold_calls import answer
 from stepfold.projections.harness_settings import config_of
-from stepfold.projections.state import Batch, Run, Slot, microseconds
+from stepfold.projections.state import Batch, Run, Slot, in_microseconds, microseconds
 
 DEADLINE = "clock"
 """The key of the timer that rings at the deadline."""
@@ -53,7 +53,7 @@ def run_started(run: Run, event: RunStarted) -> None:
         run.history.append(message)
     wall_clock = config_of(run).wall_clock
     if wall_clock is not None:
-        run.harness.deadline = microseconds(event.ts) + round(wall_clock * 1_000_000)
+        run.harness.deadline = microseconds(event.ts) + in_microseconds(wall_clock)
         run.due[DEADLINE] = Wait(DEADLINE, run.harness.deadline)
 
 
@@ -126,7 +126,8 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
         return
     harness = run.harness
     harness.empty_retries += 1
-    run.history.pop()
+    if run.history.turns:
+        run.history.pop()
     limit = config_of(run).generation.max_tokens
     if limit is not None:
         harness.wide = min(4 * limit, 2 * (harness.wide or limit))

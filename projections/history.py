@@ -5,8 +5,11 @@ from stepfold.projections.digest import digest_of
 
 
 def _chained(chain: str, turn: Message) -> str:
-    calls = "".join(f"\x1f{call.id}\x1f{call.name}\x1f{call.arguments}" for call in turn.tool_calls)
-    return digest_of(f"{chain}\x1e{turn.role}\x1f{turn.tool_call_id}\x1f{turn.content}{calls}")
+    parts = [turn.role, turn.tool_call_id, turn.content]
+    for call in turn.tool_calls:
+        parts += (call.id, call.name, call.arguments)
+    # Lengths stand before the texts: whatever mark parted them, a model could write it.
+    return digest_of(f"{chain}{[len(part) for part in parts]}{''.join(parts)}")
 
 
 def _characters(turn: Message) -> int:

@@ -5,7 +5,7 @@ and a line in the map below. It takes one event in O(new) work, holds no guard, 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepfold.events import vocabulary as v
 from stepfold.projections import fold_calls as calls
@@ -120,7 +120,23 @@ def _run_started(run: Run, event: v.RunStarted) -> None:
 
 SHARED[v.RunStarted] = _run_started
 
-REDUCERS: dict[str, Reducers] = {"": SHARED, "goal": SHARED | GOAL, "tools": SHARED | TOOLS}
+
+class _Sorted(NamedTuple):
+    decided: Reducers
+    observed: Reducers
+
+
+def _sorted(reducers: Reducers) -> _Sorted:
+    observed = {kind: reducer for kind, reducer in reducers.items() if issubclass(kind, v.Observed)}
+    decided = {kind: reducer for kind, reducer in reducers.items() if kind not in observed}
+    return _Sorted(decided, observed)
+
+
+REDUCERS: dict[str, _Sorted] = {
+    "": _sorted(SHARED),
+    "goal": _sorted(SHARED | GOAL),
+    "tools": _sorted(SHARED | TOOLS),
+}
 """By loop; a run has none until its `RunStarted` is folded."""
 
 
@@ -132,19 +148,26 @@ def evolve(run: Run, event: v.Event | v.Unknown) -> Run:
     """
     run.seq = event.seq + 1
     run.step = event.step
-    reducer = REDUCERS[run.loop].get(type(event))
+    if run.seq == run.fork_seq:
+        shared.forked(run)
+    kind: Any = event.__class__
+    decided, observed = REDUCERS[run.loop]
+    reducer = decided.get(kind)
+    if reducer is not None:
+        reducer(run, event)
+        if event.to:  # type: ignore[union-attr]
+            run.state = event.to  # type: ignore[union-attr]
+        return run
+    reducer = observed.get(kind)
     if reducer is None:
         run.unknown_kinds += 1
         return run
-    if isinstance(event, v.Observed):
-        if event.key:
-            run.due.pop(event.key, None)
-        reducer(run, event)
-        run.ts = event.ts
+    # What lands after its effect was given up never happened: nobody waits for it any more.
+    key = event.key  # type: ignore[union-attr]
+    if key and run.due.pop(key, None) is None:
         return run
     reducer(run, event)
-    if event.to:  # type: ignore[union-attr]
-        run.state = event.to  # type: ignore[union-attr]
+    run.ts = event.ts
     return run
 
 

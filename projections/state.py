@@ -1,6 +1,6 @@
 """What a run holds: the accumulator that `evolve` adds each event to. No rule lives here."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from msgspec import Struct
@@ -39,7 +39,8 @@ class Accumulator:
     def clone(self) -> Self:
         """An independent copy. Events and other frozen values are shared."""
         copy = type(self).__new__(type(self))
-        for name in self.__slots__:
+        names: tuple[str, ...] = self.__slots__
+        for name in names:
             setattr(copy, name, _copied(getattr(self, name)))
         return copy
 
@@ -261,6 +262,8 @@ class Run(Accumulator):
         "engine",
         "fault",
         "fault_detail",
+        "fork_config",
+        "fork_seq",
         "goal",
         "harness",
         "history",
@@ -286,6 +289,8 @@ class Run(Accumulator):
         self.run_id = ""
         self.parent = ""
         self.engine = ""
+        self.fork_seq = -1
+        self.fork_config: Config | None = None
         self.loop = ""
         self.config: Config = NOT_STARTED
         self.manifests: dict[str, Manifest] = {}
@@ -320,7 +325,22 @@ class Run(Accumulator):
         return microseconds(self.ts)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LONGEST = 10**16
+
+
 def microseconds(ts: str) -> int:
-    """A timestamp of the log in microseconds since 1970."""
-    moment = datetime.fromisoformat(ts)
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+    """A timestamp of the log in microseconds since 1970; 0 for a text that is none, for folds never fail."""
+    try:
+        moment = datetime.fromisoformat(ts)
+    except ValueError:
+        return 0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def in_microseconds(seconds: float) -> int:
+    """A duration in whole microseconds; beyond 300 years they are no longer told apart."""
+    return round(max(-_LONGEST, min(_LONGEST, seconds * 1_000_000)))

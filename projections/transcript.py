@@ -6,6 +6,8 @@ To change a sentence for new runs, branch on that version; what an old run said 
 
 from collections.abc import Sequence
 
+import msgspec
+
 from stepfold.events.configuration import Manifest
 from stepfold.events.vocabulary import CheckReturned, EffectLost, ToolErred, ToolReturned
 
@@ -18,7 +20,11 @@ SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing accep
 
 
 def action_line(call_id: str, name: str, arguments: str) -> str:
-    """What the model did."""
+    """What the model did, on one line however the model laid it out."""
+    try:
+        arguments = msgspec.json.format(arguments, indent=0)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        arguments = " ".join(arguments.split())
     return f"{call_id} {name} {arguments}"
 
 
@@ -99,9 +105,7 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
 
 def finish_rejected_line(unmet: Sequence[str]) -> str:
     """That `finish` came without the evidence."""
-    return (
-        f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
-    )
+    return f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
 
 
 def finish_accepted_line(by: str, summary: str) -> str:

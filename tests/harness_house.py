@@ -130,7 +130,12 @@ def calls(*asked: tuple[Any, ...], given: int = 4, taken: int = 2, content: str 
     """A reply that asks for tools: `(id, name)` or `(id, name, arguments)`."""
     made = tuple(ToolCall(id, name, _arguments(rest)) for id, name, *rest in asked)
     return ModelReplied(
-        *BLANK, text=content, tool_calls=made, input_tokens=given, output_tokens=taken, finish_reason="tool_calls"
+        *BLANK,
+        text=content,
+        tool_calls=made,
+        input_tokens=given,
+        output_tokens=taken,
+        finish_reason="tool_calls",
     )
 
 
@@ -264,10 +269,9 @@ def unpaired(events: Iterable[Any]) -> list[Any]:
             case "ModelCompleted" | "ModelFailed":
                 del is_open["model", event.call_id]
             case "ToolStarted":
-                is_open["tool", event.call_id, event.key] = event
+                is_open["tool", event.key] = event
             case "ToolCompleted" | "ToolFailed":
-                # One id may stand for several calls; they are folded in the order of their keys.
-                del is_open[next(key for key in is_open if key[:2] == ("tool", event.call_id))]
+                del is_open["tool", event.key]
             case "SubAgentStarted":
                 is_open["child", event.child] = event
             case "SubAgentCompleted" | "SubAgentFailed":

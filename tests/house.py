@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from stepfold.engine.runtime.clock import Timestamps
@@ -38,9 +39,9 @@ from stepfold.projections.state import Accumulator, Run
 START = 1_700_000_000_000_000
 """The moment at which every run of the tests begins, in microseconds since 1970."""
 
-ANY_ARGUMENTS = b'{"type":"object"}'
-LOOK = Manifest(name="look", description="looks", schema=ANY_ARGUMENTS, idempotency="pure")  # type: ignore[arg-type]
-CHANGE = Manifest(name="change", description="changes", schema=ANY_ARGUMENTS, mutates=True)  # type: ignore[arg-type]
+ANY_ARGUMENTS = Raw(b'{"type":"object"}')
+LOOK = Manifest(name="look", description="looks", schema=ANY_ARGUMENTS, idempotency="pure")
+CHANGE = Manifest(name="change", description="changes", schema=ANY_ARGUMENTS, mutates=True)
 CHECKS = (CheckSpec("a", "true"), CheckSpec("b", "true"))
 
 
@@ -270,7 +271,7 @@ def go_on(events: Sequence[AnyEvent], hands: Hands) -> tuple[Run, list[AnyEvent]
 
 def recorded(events: Sequence[AnyEvent | Unknown]) -> list[Recorded]:
     """Events as a file would give them back."""
-    return [Recorded(encode(event), event) for event in events]  # type: ignore[arg-type]
+    return [Recorded(encode(event), event) for event in events]
 
 
 def kinds(events: Sequence[AnyEvent]) -> list[str]:

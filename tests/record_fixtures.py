@@ -31,7 +31,8 @@ SLUG = {
     "slug.py": 'def slugify(title):\n    return title.lower().replace(" ", "_")\n',
     "test_slug.py": (
         "import unittest\n\nfrom slug import slugify\n\n\nclass TestSlug(unittest.TestCase):\n"
-        '    def test_words_are_joined_by_hyphens(self):\n        self.assertEqual(slugify("Big News"), "big-news")\n'
+        "    def test_words_are_joined_by_hyphens(self):\n"
+        '        self.assertEqual(slugify("Big News"), "big-news")\n'
     ),
 }
 TOTALS = {

@@ -156,7 +156,7 @@ def _gate(name: str, loaded: Collection[str]) -> Refused | None:
 
 
 def _schema(name: str, values: Mapping[str, Any], manifest: Manifest) -> Refused | None:
-    messages = compile_schema(bytes(manifest.schema)).validate(values)
+    messages = compile_schema(bytes(manifest.schema)).validate(dict(values))
     if not messages:
         return None
     properties = _properties(bytes(manifest.schema))

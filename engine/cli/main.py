@@ -3,11 +3,13 @@
 import sys
 from importlib import import_module
 
-
 import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo:demo", "See the main job run: a failing test, a small model's replies, a verified finish."),
+    "demo": (
+        "demo:demo",
+        "See the main job run: a failing test, a small model's replies, a verified finish.",
+    ),
     "run": ("run:run", "Work towards a goal in a project, one strict action a step."),
     "resume": ("run:resume", "Go on with a run after a crash or a question."),
     "parse": ("parse:parse", "Check a model's reply against the strict action contract."),
@@ -18,7 +20,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
-    "doctor": ("doctor:doctor", "Which sandbox, models and checks are there, and how to get what is missing."),
+    "doctor": (
+        "doctor:doctor",
+        "Which sandbox, models and checks are there, and how to get what is missing.",
+    ),
 }
 """Where each command lives below `stepfold.engine.cli`, and its line in the help."""
 
@@ -46,7 +51,9 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-@click.command(cls=LazyGroup, epilog='Example: stepfold run "make the tests pass" --model http://localhost:8080/v1')
+@click.command(
+    cls=LazyGroup, epilog='Example: stepfold run "make the tests pass" --model http://localhost:8080/v1'
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="stepfold")
 @click.pass_context
@@ -100,5 +107,3 @@ def _is_ours(error: Exception) -> bool:
 
 def _code_of(error: Exception) -> int:
     return USAGE_EXIT_CODE if _is_ours(error) or isinstance(error, OSError) else 1
-
-

@@ -56,7 +56,9 @@ def _show(verdict: Replay) -> None:
         case "identical":
             say(f"identical   {verdict.trace}  {verdict.events} events", fg="green")
         case "diverged":
-            say(f"diverged    {verdict.trace}  at seq {verdict.seq}, {verdict.kind}.{verdict.field}", fg="red")
+            say(
+                f"diverged    {verdict.trace}  at seq {verdict.seq}, {verdict.kind}.{verdict.field}", fg="red"
+            )
             say(f"  recorded  {_shown(verdict.recorded)}")
             say(f"  computed  {_shown(verdict.computed)}")
             say(f"  caused by {_shown(verdict.caused_by)}")

@@ -196,4 +196,3 @@ def _why(outcome: LoopOutcome) -> str:
             return f"the model gave no reply: {outcome.error}"
         case _:
             return "its log stops before an end: it still runs, or its process died"
-

@@ -7,7 +7,9 @@ def mermaid(table: Table) -> str:
     """A `stateDiagram-v2` of a table: an arrow a row, with its word, its guards and its event."""
     lines = ["stateDiagram-v2", f"    [*] --> {table.states[0]}"]
     lines.extend(
-        f"    {source} --> {row.dest or source}: {_label(row)}" for row in table.rows for source in row.sources
+        f"    {source} --> {row.dest or source}: {_label(row)}"
+        for row in table.rows
+        for source in row.sources
     )
     lines.extend(f"    {state} --> [*]" for state in table.states if _is_final(table, state))
     return "\n".join(lines) + "\n"

@@ -28,8 +28,8 @@ Files and commands are reached through capabilities: load them, then call them. 
 {"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "notes.txt"}}}
 {"name": "capability_call", "arguments": {"capability": "fs.patch", "arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
 {"name": "verify", "arguments": {}}
-{"name": "finish", "arguments": {"summary": "corrected the spelling in notes.txt"}}
-A failing check does not pass by itself: change a file, then verify again. finish is refused until all checks pass."""
+A failing check does not pass by itself: change a file, then verify again.
+finish is refused until all checks pass. Its summary says in your own words what you changed in this project."""
 
 _PROFILE_HINTS = {
     "coding": "coding: find the code and its tests, make the smallest change, run the checks.",

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import Raw
+
 from stepfold.engine.capabilities.lifecycle import Refused
 from stepfold.engine.capabilities.router import search as search_capabilities
 from stepfold.engine.contract.repair import repair_for
@@ -163,7 +165,7 @@ def call(run: Run, given: Acting, head: Head) -> v.Decided:
         call_id=given.call_id,
         name=admitted.name,
         key=run.slots[0].key,
-        arguments=v.Raw(admitted.arguments) if admitted.changed else v.NULL,
+        arguments=Raw(admitted.arguments) if admitted.changed else v.NULL,
         notes=admitted.notes,
     )
 
@@ -178,6 +180,7 @@ def tool_completed(run: Run, given: v.ToolReturned, head: Head) -> v.Decided:
     return v.ToolCompleted(
         *head,
         call_id=run.slots[0].call_id,
+        key=run.slots[0].key,
         error=given.error,
         output_bytes=given.size or len(given.content.encode("utf-8", "surrogatepass")),
         duration=_duration(run),
@@ -186,30 +189,40 @@ def tool_completed(run: Run, given: v.ToolReturned, head: Head) -> v.Decided:
 
 def tool_failed(run: Run, given: v.ToolErred, head: Head) -> v.Decided:
     """The call raised."""
-    return v.ToolFailed(*head, call_id=run.slots[0].call_id, error=given.error, duration=_duration(run))
+    return v.ToolFailed(
+        *head, call_id=run.slots[0].call_id, key=run.slots[0].key, error=given.error, duration=_duration(run)
+    )
 
 
 def tool_lost(run: Run, given: Any, head: Head) -> v.Decided:
     """Nobody knows whether the call took effect."""
-    return v.ToolFailed(*head, call_id=run.slots[0].call_id, error="lost")
+    return v.ToolFailed(*head, call_id=run.slots[0].call_id, key=run.slots[0].key, error="lost")
 
 
 def tool_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
     """The call is given up because the run is."""
-    return v.ToolFailed(*head, call_id=run.slots[0].call_id, error="cancelled")
+    return v.ToolFailed(*head, call_id=run.slots[0].call_id, key=run.slots[0].key, error="cancelled")
 
 
 def check_started(run: Run, given: Checking, head: Head) -> v.Decided:
     """The next wanted check."""
     check_id = given.left[0]
-    return v.CheckStarted(*head, check_id=check_id, key=f"check:{check_id}:{run.goal.checks_run + 1}")
+    return v.CheckStarted(*head, check_id=check_id, key=check_key(check_id, run.goal.checks_run + 1))
+
+
+def check_key(check_id: str, number: int) -> str:
+    """The key of the run's n-th check."""
+    return f"check:{check_id}:{number}"
 
 
 def evidence(run: Run, given: Checking, head: Head) -> v.Decided:
     """What the last started check showed."""
     landed = run.goal.check_landed
     passed = isinstance(landed, v.CheckReturned) and landed.exit_code == 0
-    return v.EvidenceRecorded(*head, check_id=run.goal.checked[-1], passed=passed)
+    check_id = run.goal.checked[-1]
+    return v.EvidenceRecorded(
+        *head, check_id=check_id, passed=passed, key=check_key(check_id, run.goal.checks_run)
+    )
 
 
 def judged(run: Run, given: Checking, head: Head) -> v.Decided:

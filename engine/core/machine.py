@@ -93,28 +93,23 @@ class LeanEvent(ShippedEvent):
 
     def __init__(self, name: str, machine: ShippedMachine) -> None:
         super().__init__(name, machine)
-        self._choices: dict[str, list[tuple[tuple[Guard, ...], tuple[Guard, ...], Any]]] = defaultdict(list)
+        self._choices: dict[str, list[tuple[tuple[tuple[Guard, bool], ...], Any]]] = defaultdict(list)
 
     def add_transition(self, transition: ShippedTransition) -> None:
         """Resolve a transition once. Raises TableError for anything this class leaves out."""
         super().add_transition(transition)
         _refuse_what_is_left_out(self.name, transition)
-        wanted = tuple(_function(self.name, c.func) for c in transition.conditions if c.target)
-        unwanted = tuple(_function(self.name, c.func) for c in transition.conditions if not c.target)
-        self._choices[transition.source].append((wanted, unwanted, transition))
+        guards = tuple((_function(self.name, c.func), bool(c.target)) for c in transition.conditions)
+        self._choices[transition.source].append((guards, transition))
 
     def choose(self, state: str, *given: Any) -> Any:
         """The transition that fires from `state`, or None when every guard refuses. Changes nothing."""
-        for wanted, unwanted, transition in self._choices.get(state, ()):
-            for guard in wanted:
-                if guard(*given) is not True:
+        for guards, transition in self._choices.get(state, ()):
+            for guard, wanted in guards:
+                if guard(*given) is not wanted:
                     break
             else:
-                for guard in unwanted:
-                    if guard(*given) is not False:
-                        break
-                else:
-                    return transition
+                return transition
         return None
 
     def trigger(self, model: Any, *given: Any, **named: Any) -> bool:
@@ -148,6 +143,10 @@ class LeanMachine(ShippedMachine):
     transition_cls = RowTransition
 
     def __init__(self, states: Sequence[str], initial: str) -> None:
+        for state in states:
+            # Members of an enumeration would register under another name, callbacks would never be called.
+            if type(state) is not str:
+                raise TableError(f"the state {state!r}: a state is a name, given as a plain str")
         super().__init__(model=None, states=list(states), initial=initial, auto_transitions=False)
 
     def add_transition(self, trigger: str, source: Any, dest: Any, **named: Any) -> None:  # type: ignore[override]
@@ -230,4 +229,6 @@ def _check_silent(table: Table) -> None:
     resting = {source for row in table.rows if row.sort == "rests" for source in row.sources}
     for row in table.rows:
         if row.sort == "silent" and row.dest in resting:
-            raise TableError(f"the silent row {row.name!r} leads into {row.dest!r}, which can rest unrecorded")
+            raise TableError(
+                f"the silent row {row.name!r} leads into {row.dest!r}, which can rest unrecorded"
+            )

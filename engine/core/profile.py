@@ -8,24 +8,142 @@ PROFILES: tuple[ProfileId, ...] = get_args(ProfileId)
 
 _WORDS: dict[ProfileId, frozenset[str]] = {
     "coding": frozenset(
-        "bug bugs build class code compile coverage crash debug exception failing fix function implement "
-        "import lint method module parser refactor rename test tests type typing unit".split()
+        [
+            "bug",
+            "bugs",
+            "build",
+            "class",
+            "code",
+            "compile",
+            "coverage",
+            "crash",
+            "debug",
+            "exception",
+            "failing",
+            "fix",
+            "function",
+            "implement",
+            "import",
+            "lint",
+            "method",
+            "module",
+            "parser",
+            "refactor",
+            "rename",
+            "test",
+            "tests",
+            "type",
+            "typing",
+            "unit",
+        ]
     ),
     "data": frozenset(
-        "aggregate average chart column columns csv data dataset duckdb excel histogram join json mean "
-        "median parquet plot query row rows spreadsheet sql statistics sum table".split()
+        [
+            "aggregate",
+            "average",
+            "chart",
+            "column",
+            "columns",
+            "csv",
+            "data",
+            "dataset",
+            "duckdb",
+            "excel",
+            "histogram",
+            "join",
+            "json",
+            "mean",
+            "median",
+            "parquet",
+            "plot",
+            "query",
+            "row",
+            "rows",
+            "spreadsheet",
+            "sql",
+            "statistics",
+            "sum",
+            "table",
+        ]
     ),
     "writing": frozenset(
-        "article blog changelog docs document documentation draft edit email essay letter paragraph "
-        "proofread readme rewrite sentence spelling story summarise summarize translate typo typos write".split()
+        [
+            "article",
+            "blog",
+            "changelog",
+            "docs",
+            "document",
+            "documentation",
+            "draft",
+            "edit",
+            "email",
+            "essay",
+            "letter",
+            "paragraph",
+            "proofread",
+            "readme",
+            "rewrite",
+            "sentence",
+            "spelling",
+            "story",
+            "summarise",
+            "summarize",
+            "translate",
+            "typo",
+            "typos",
+            "write",
+        ]
     ),
     "research": frozenset(
-        "compare cite evaluate explain explore find investigate learn look research review sources "
-        "study survey understand what which who why".split()
+        [
+            "compare",
+            "cite",
+            "evaluate",
+            "explain",
+            "explore",
+            "find",
+            "investigate",
+            "learn",
+            "look",
+            "research",
+            "review",
+            "sources",
+            "study",
+            "survey",
+            "understand",
+            "what",
+            "which",
+            "who",
+            "why",
+        ]
     ),
     "ops": frozenset(
-        "backup ci configure container cron deploy deployment docker install kubernetes log logs monitor "
-        "nginx permissions pipeline provision release restart server service ssh systemd upgrade".split()
+        [
+            "backup",
+            "ci",
+            "configure",
+            "container",
+            "cron",
+            "deploy",
+            "deployment",
+            "docker",
+            "install",
+            "kubernetes",
+            "log",
+            "logs",
+            "monitor",
+            "nginx",
+            "permissions",
+            "pipeline",
+            "provision",
+            "release",
+            "restart",
+            "server",
+            "service",
+            "ssh",
+            "systemd",
+            "upgrade",
+        ]
     ),
 }
 _WORD = re.compile(r"[a-z]+")

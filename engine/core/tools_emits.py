@@ -265,7 +265,12 @@ def tool_completed(run: Run, given: Folding, head: Head) -> v.Decided:
     error = landed.error if isinstance(landed, v.ToolReturned | v.ToolErred) else "Lost"
     size = len(row_text(run, slot).encode("utf-8", "surrogatepass"))
     return v.ToolCompleted(
-        *head, call_id=slot.call_id, error=error, output_bytes=size, duration=_duration(slot)
+        *head,
+        call_id=slot.call_id,
+        key=slot.key,
+        error=error,
+        output_bytes=size,
+        duration=_duration(slot),
     )
 
 
@@ -274,14 +279,14 @@ def tool_failed(run: Run, given: Folding, head: Head) -> v.Decided:
     slot: Slot = given.slot
     landed = slot.landed
     kind = landed.error if isinstance(landed, v.ToolErred) and landed.fatal else "Tool"
-    return v.ToolFailed(*head, call_id=slot.call_id, error=kind, duration=_duration(slot))
+    return v.ToolFailed(*head, call_id=slot.call_id, error=kind, key=slot.key, duration=_duration(slot))
 
 
 def tool_given_up(error: str) -> Emit:
     """The call is given up because the run is, or nobody knows what became of it."""
 
     def emit(run: Run, given: Folding, head: Head) -> v.Decided:
-        return v.ToolFailed(*head, call_id=given.slot.call_id, error=error)
+        return v.ToolFailed(*head, call_id=given.slot.call_id, error=error, key=given.slot.key)
 
     return emit
 

@@ -1,9 +1,7 @@
 """`AgentLoop`: the strict goal loop, ready to run: one action a step, recorded whole."""
 
 import asyncio
-import secrets
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -24,6 +22,7 @@ from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import reopen, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
+from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
@@ -62,7 +61,7 @@ class AgentLoop:
         durability: str = "normal",
         watch: Watch | None = None,
     ) -> None:
-        self.model = resolve(model) if isinstance(model, str) else model
+        self.model = resolve(model, timeout=model_request_timeout) if isinstance(model, str) else model
         self.project = Path(project).resolve()
         self.store = store if isinstance(store, Store) else Store(Path(store or self.project / ".stepfold"))
         self._config = GoalConfig(
@@ -152,12 +151,15 @@ class AgentLoop:
             await drive(run, effects, log)
         finally:
             await effects.close()
+            await _close(self.model)
         return outcome(run)
 
 
-def new_run_id() -> str:
-    """An id that sorts by the time it was made."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+async def _close(model: Model) -> None:
+    """Connections belong to the event loop that opened them, and this one ends with the run."""
+    close = getattr(model, "close", None)
+    if close is not None:
+        await close()
 
 
 @contextmanager

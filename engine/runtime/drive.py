@@ -59,5 +59,3 @@ def settle(run: Run, log: EventLog) -> int:
         evolve(run, event)
         log.record(event)  # type: ignore[arg-type]
     raise NeverRests(f"the {run.loop} table never rests in {run.state!r}: look at its last row")
-
-

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from stepfold.engine.capabilities.checks import run_check
-from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.boxes import Limits
+from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.context import CallContext, Network
+from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema

@@ -87,7 +87,10 @@ class LiveEffects:
         """See `drive.Effects.next`."""
         if run.ts and not self._opened:
             self._opened = True
-            self._timestamps.not_before(microseconds(run.ts))
+            self._go_on_from(microseconds(run.ts))
+        if run.status and not run.due:
+            # Nothing follows the end of a run: a cancel that comes too late is no part of it.
+            return ()
         self._cancel_what_is_gone(run)
         self._start_what_is_new(run)
         await self._breathe()
@@ -106,6 +109,12 @@ class LiveEffects:
         self._tasks.clear()
         if leaving:
             await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
+
+    def _go_on_from(self, moment: int) -> None:
+        """The clock of an earlier life may have been ahead of ours, also of what is in the mailbox already."""
+        self._timestamps.not_before(moment)
+        floor = self._timestamps.stamp(moment)
+        self._mailbox = deque((key, max(ts, floor), event) for key, ts, event in self._mailbox)
 
     def _start_what_is_new(self, run: Run) -> None:
         for key, effect in run.due.items():
@@ -132,13 +141,14 @@ class LiveEffects:
     async def _await(self, key: str, effect: Effect, landing: Awaitable[Landing]) -> None:
         try:
             landed = await landing
-        except asyncio.CancelledError as error:
-            # Cancelled by us, it is gone; one that a handler raised of itself is a failure like any other.
-            if _being_cancelled():
-                raise
-            landed = failure_of(effect, error)
         except Exception as error:
             landed = failure_of(effect, error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this effect: something inside it was, and the run must not wait for ever.
+            landed = failure_of(effect, RuntimeError("it was cancelled from within"))
         self._tasks.pop(key, None)
         self._land(key, landed)
 
@@ -199,12 +209,7 @@ def runs_once(effect: CallTool, run: Run) -> bool:
     return manifest is None or manifest.idempotency == "once"
 
 
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def failure_of(effect: Effect, error: BaseException) -> Landing:
+def failure_of(effect: Effect, error: Exception) -> Landing:
     """How an exception in a handler lands: a failure of that effect, by kind and in one line."""
     kind, detail = type(error).__name__, " ".join(str(error).split())
     match effect:

@@ -52,6 +52,7 @@ class Replay(Struct, frozen=True):
     line: int = 0
     why: str = ""
     torn_bytes: int = 0
+    unknown_kinds: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Only the fields that belong to the verdict."""
@@ -62,8 +63,7 @@ class Replay(Struct, frozen=True):
                 fields = ["trace", "verdict", "seq", "kind", "field", "recorded", "computed", "caused_by"]
             case _:
                 fields = ["trace", "verdict", "line", "why"]
-        if self.torn_bytes:
-            fields.append("torn_bytes")
+        fields += [name for name in ("torn_bytes", "unknown_kinds") if getattr(self, name)]
         return {name: getattr(self, name) for name in fields}
 
 
@@ -80,12 +80,18 @@ class RecordedRun:
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
         """The next maximal run of neighbouring observed events."""
         batch: list[AnyEvent | Unknown] = []
+        answered: set[str] = set()
         while self._next is not None:
             event = self._next.event
             if isinstance(event, Observed):
+                # A wait that ends makes the next attempt due, and decides nothing: its landing is a
+                # batch of its own, although no decided event stands between the two.
+                if batch and event.key and (event.key not in run.due or event.key in answered):
+                    break
                 self._refuse_unasked(run, event, first=not batch and run.seq == 0)
-                self._last_observed = event  # type: ignore[assignment]
-            elif not isinstance(event, Unknown):
+                self._last_observed = event
+                answered.add(event.key)
+            elif not isinstance(event, Unknown) or _was_decided(self._next):
                 break
             batch.append(event)
             self._advance()
@@ -116,10 +122,7 @@ class RecordedRun:
     def _compare(self, event: Any, computed: bytes) -> None:
         assert self._next is not None
         recorded = self._next.event
-        if isinstance(recorded, Unknown):
-            raise LogError(
-                Path(), f"the kind {recorded.kind} at seq {recorded.seq} is of a newer engine", self.count + 1
-            )
+        self._refuse_newer(recorded)
         # Lines of an older version, or with fields that this engine doesn't know, agree when their
         # canonical form does.
         if encode(recorded) == computed:
@@ -132,18 +135,33 @@ class RecordedRun:
 
     def _refuse_unasked(self, run: Run, event: Observed, *, first: bool) -> None:
         if first and not isinstance(event, RunStarted):
-            raise ReplayDiverged(event.seq, type(event).__name__, "kind", type(event).__name__, "RunStarted", None)
+            raise ReplayDiverged(
+                event.seq, type(event).__name__, "kind", type(event).__name__, "RunStarted", None
+            )
         if event.key and event.key not in run.due:
             raise ReplayDiverged(
                 event.seq, type(event).__name__, "key", event.key, sorted(run.due), self._cause()
             )
 
+    def _refuse_newer(self, event: AnyEvent | Unknown) -> None:
+        if isinstance(event, Unknown):
+            why = f"the kind {event.kind} at seq {event.seq} is of a newer engine: upgrade stepfold"
+            raise LogError(Path(), why, self.count + 1)
+
     def _missing_decision(self, event: Any) -> None:
-        raise ReplayDiverged(event.seq, type(event).__name__, "kind", type(event).__name__, None, self._cause())
+        self._refuse_newer(event)
+        raise ReplayDiverged(
+            event.seq, type(event).__name__, "kind", type(event).__name__, None, self._cause()
+        )
 
     def _cause(self) -> Any:
         event = self._last_observed
         return None if event is None else {"seq": event.seq, "kind": type(event).__name__, "key": event.key}  # type: ignore[union-attr]
+
+
+def _was_decided(record: Recorded) -> bool:
+    """Whether a line of an unknown kind stands for a decision: every one of those names its row."""
+    return "row" in _fields(record.line)
 
 
 def _fields(line: bytes) -> dict[str, Any]:
@@ -175,12 +193,43 @@ def verify(records: Iterable[Recorded]) -> tuple[Run, int]:
     return run, recorded.count
 
 
+class _Regenerated(RecordedRun):
+    """The recorded landings under the decisions of today, whatever was decided then."""
+
+    def __init__(self, records: Iterable[Recorded]) -> None:
+        super().__init__([record for record in records if isinstance(record.event, Observed)])
+        self.events: list[AnyEvent] = []
+
+    async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
+        """One landing after the other, as long as each answers something that is due."""
+        if self._next is None:
+            return ()
+        event: Any = self._next.event
+        self._refuse_unasked(run, event, first=run.seq == 0)
+        self._advance()
+        return [msgspec.structs.replace(event, seq=run.seq, step=run.step)]
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        """Keep what is decided now."""
+        self.events.append(event)  # type: ignore[arg-type]
+
+
+def regenerate(records: Iterable[Recorded]) -> tuple[AnyEvent, ...]:
+    """A log's landings with the decisions of today: what a fixture is rewritten to when a rule changed.
+
+    Raises ReplayDiverged when a landing answers nothing any more: then the run can only be recorded anew.
+    """
+    regenerated = _Regenerated(records)
+    run_to_end(drive(Run(), regenerated, regenerated))
+    return tuple(regenerated.events)
+
+
 def replay(trace: str | Path) -> Replay:
     """Replay one trace file. Never raises on what is in the file: the verdict says it."""
     path = Path(trace)
     try:
         log: Log = read_log(path)
-        _, count = verify(log.records)
+        run, count = verify(log.records)
     except ReplayDiverged as difference:
         return Replay(
             str(trace),
@@ -194,4 +243,6 @@ def replay(trace: str | Path) -> Replay:
         )
     except LogError as error:
         return Replay(str(trace), "unreadable", line=error.line, why=error.why)
-    return Replay(str(trace), "identical", events=count, torn_bytes=len(log.torn))
+    return Replay(
+        str(trace), "identical", events=count, torn_bytes=len(log.torn), unknown_kinds=run.unknown_kinds
+    )

@@ -27,6 +27,7 @@ class RunLog:
         self._durability = durability
         self._batch: list[bytes] = []
         self._step_lines: list[bytes] = []
+        self._ended: list[bytes] = []
         self._seq = self._index.count()
         self._step = -1
         self.path = self._journal.path
@@ -51,7 +52,7 @@ class RunLog:
             return
         line = encode(event)
         if event.step != self._step:
-            self._close_step()
+            self._end_step()
             self._step = event.step
         self._batch.append(line)
         self._step_lines.append(line)
@@ -64,8 +65,9 @@ class RunLog:
             return
         self._journal.append(b"\n".join(self._batch) + b"\n")
         self._batch.clear()
-        if self._durability == "full":
+        if self._durability == "full" or (self._durability == "step" and self._ended):
             self._journal.sync()
+        self._index_what_ended()
 
     def sync(self) -> None:
         """Force what is written onto the disk."""
@@ -74,22 +76,24 @@ class RunLog:
     def close(self) -> None:
         """Complete both sides and release the run."""
         try:
+            self._end_step()
             self.flush()
-            self._close_step()
+            self._index_what_ended()
             self._journal.sync()
         finally:
             self._journal.close()
 
-    def _close_step(self) -> None:
-        if not self._step_lines:
-            return
-        # SQLite may never be ahead of the journal, so what this step left unwritten goes first.
-        self.flush()
-        if self._durability == "step":
-            self._journal.sync()
-        self._index.add(self._seq, self._step_lines)
-        self._seq += len(self._step_lines)
+    def _end_step(self) -> None:
+        self._ended += self._step_lines
         self._step_lines.clear()
+
+    def _index_what_ended(self) -> None:
+        """SQLite may never be ahead of the journal, so a step is indexed once its last batch is written."""
+        if not self._ended:
+            return
+        self._index.add(self._seq, self._ended)
+        self._seq += len(self._ended)
+        self._ended.clear()
 
 
 class MemoryLog:

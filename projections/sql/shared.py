@@ -13,16 +13,17 @@ class View(Struct, frozen=True):
 
 
 CALL_ID = "regexp_extract(key, '^[^:]*:(.*):[^:]*$', 1)"
-"""The call in the key of a landing: `KIND:call_id:n`. An id may hold colons, the kind and n don't."""
+"""The call in the key of a model's landing: `model:call_id:n`."""
 
 RELATIONS = (
-    # Each call's start, and each event that belongs to a call with the seq of the start it follows. Ids of
-    # checks come again in a run, so an event goes to the latest start before it.
+    # Each call's start, and each event that belongs to a call with the seq of the start it follows: tools and
+    # checks are paired by the key, models by the call. A resumed run starts a key again, so an event goes to
+    # the latest start before it.
     (
         "starts",
         """
         SELECT run_id, seq AS opened, step, ts, left(kind, -7) AS family,
-            coalesce(check_id, call_id) AS call_id
+            coalesce(check_id, call_id) AS call_id, coalesce(nullif(key, ''), call_id) AS pair
         FROM recorded.log WHERE kind IN ('ModelStarted', 'ToolStarted', 'CheckStarted')
         """,
     ),
@@ -30,7 +31,8 @@ RELATIONS = (
         "answers",
         f"""
         WITH events AS (
-            SELECT *, coalesce(check_id, call_id, nullif({CALL_ID}, '')) AS answered,
+            SELECT *, CASE WHEN kind IN ('ModelReplied', 'ModelErred') THEN {CALL_ID}
+                    ELSE coalesce(nullif(key, ''), call_id) END AS pair,
                 CASE WHEN kind = 'EffectLost'
                     THEN upper(key[1]) || split_part(key[2:], ':', 1)
                     ELSE regexp_extract(kind, '^(Model|Tool|Check)', 1) END AS family
@@ -38,14 +40,14 @@ RELATIONS = (
             WHERE kind IN ('ModelReplied', 'ModelErred', 'ModelCompleted', 'ModelFailed', 'ToolReturned',
                 'ToolErred', 'ToolCompleted', 'ToolFailed', 'CheckReturned', 'EffectLost')
             UNION ALL
-            SELECT *, coalesce(check_id, call_id) AS answered,
+            SELECT *, coalesce(nullif(key, ''), call_id) AS pair,
                 CASE kind WHEN 'EvidenceRecorded' THEN 'Check' ELSE 'Model' END AS family
             FROM recorded.log WHERE kind IN ('EvidenceRecorded', 'FallbackSelected')
         )
-        SELECT events.* EXCLUDE (call_id), starts.opened, starts.call_id
+        SELECT events.* EXCLUDE (call_id, pair), starts.opened, starts.call_id
         FROM events ASOF JOIN recorded.starts AS starts
             ON events.run_id = starts.run_id AND events.family = starts.family
-            AND events.answered = starts.call_id AND events.seq > starts.opened
+            AND events.pair = starts.pair AND events.seq > starts.opened
         """,
     ),
     (

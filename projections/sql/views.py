@@ -1,7 +1,7 @@
 """The stable views over the runs of a store: their names, their columns and what each of them means."""
 
 from stepfold.projections.sql.calls import CHECKS, MODEL_CALLS, TOOL_CALLS
-from stepfold.projections.sql.shared import CALL_ID, View
+from stepfold.projections.sql.shared import View
 
 RUNS = View(
     "runs",
@@ -210,7 +210,7 @@ MESSAGES = View(
         "content": "The text.",
         "tool_calls": "The structured calls of an assistant's message, as JSON.",
     },
-    f"""
+    """
     SELECT run_id, seq, place, step, ts, "role", call_id, content, tool_calls FROM (
         SELECT run_id, seq, 0 AS place, step, ts, 'user' AS "role", NULL AS call_id,
             config->>'goal' AS content, NULL::JSON AS tool_calls
@@ -223,8 +223,8 @@ MESSAGES = View(
         UNION ALL
         SELECT run_id, seq, 0, step, ts, 'assistant', call_id, text, tool_calls FROM recorded.replies
         UNION ALL
-        SELECT run_id, seq, 0, step, ts, 'tool', {CALL_ID}, content, NULL
-        FROM recorded.log WHERE kind = 'ToolReturned'
+        SELECT run_id, seq, 0, step, ts, 'tool', call_id, content, NULL
+        FROM recorded.answers WHERE kind = 'ToolReturned'
         UNION ALL
         SELECT run_id, seq, 0, step, ts, 'user', NULL, text, NULL
         FROM recorded.log WHERE kind = 'UserAnswered'

@@ -17,6 +17,37 @@ ODD = '\u2028\u2029\u0085\x00\n\r\t\ud800\udfff\ufdd0\ufeff"\\'
 TEXTS = st.text(
     st.one_of(st.sampled_from(ODD), st.characters(codec=None), st.sampled_from("0123456789abcdef"))
 )
+WORDS = [
+    "empty",
+    "pause",
+    "resume",
+    "cancel",
+    "inject",
+    "redirect",
+    "before_agent",
+    "before_model",
+    "after_model",
+    "before_tool",
+    "after_tool",
+    "after_agent",
+    "on_error",
+    "interrupt",
+    "stop_with_final",
+    "structured_with_tool_calls",
+    "tool:1.0",
+    "wait:model-1:1",
+    "model:model-1:0",
+    "check:a:1",
+    "memory",
+    "hook",
+    "user",
+    "clock",
+    "steering",
+    "timeout",
+    "Cancelled",
+    "verify_repeats",
+    "finish",
+]
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -26,7 +57,7 @@ JSON_VALUES = st.recursive(
 
 def values_of(shape: Any) -> st.SearchStrategy[Any]:
     if shape is str:
-        return TEXTS
+        return st.one_of(TEXTS, st.sampled_from(WORDS))
     if shape is int:
         return st.integers(-(2**63), 2**63 - 1)
     if shape is float:

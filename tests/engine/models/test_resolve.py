@@ -10,7 +10,7 @@ from stepfold.engine.models.resolve import ModelSpecError, resolve
 def test_a_script_and_a_url(tmp_path):
     script = tmp_path / "s.jsonl"
     script.write_text('{"text": "a"}\n')
-    assert resolve(f"script:{script}").name == str(script)
+    assert resolve(f"script:{script}").name == "script:s.jsonl"
     assert repr(resolve("http://127.0.0.1:8080#qwen")) == "Endpoint('http://127.0.0.1:8080/v1', 'qwen')"
     assert repr(resolve("https://h/api/v3#a/b:c")) == "Endpoint('https://h/api/v3', 'a/b:c')"
 

@@ -51,7 +51,12 @@ def test_tl_017_the_key_holds_all_that_shapes_the_answer_and_nothing_else() -> N
     """A request of ours carries no metadata, tags or timeout; call and attempt are what else may differ."""
     same = [REQUEST, replace(REQUEST, call=7), replace(REQUEST, attempt=3), replace(REQUEST, characters=12)]
     assert len({key(request) for request in same}) == 1
-    options = [Generation(temperature=0.9), Generation(seed=7), Generation(stop=("STOP",)), Generation(mode="text")]
+    options = [
+        Generation(temperature=0.9),
+        Generation(seed=7),
+        Generation(stop=("STOP",)),
+        Generation(mode="text"),
+    ]
     other = [
         REQUEST,
         *(replace(REQUEST, generation=options_) for options_ in options),
@@ -125,5 +130,3 @@ def test_the_memory_cache_drops_the_least_recently_used() -> None:
     assert cache.get("a") is not None
     cache.put("c", text("c"))
     assert [name for name in "abc" if cache.get(name)] == ["a", "c"]
-
-

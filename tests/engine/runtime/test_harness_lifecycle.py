@@ -32,7 +32,9 @@ def test_tl_003_the_status_agrees_with_the_run() -> None:
     played = play(AgentHarness(Scripted(calls(("c1", "look")), text("done")), [look.tool]))
     status = played.status
     assert (status.status, status.phase, bool(status.ended)) == ("completed", "done", True)
-    assert (status.model_calls, status.tool_calls) == (2, 1) == (played.run.model_calls, played.run.tool_calls)
+    assert (
+        (status.model_calls, status.tool_calls) == (2, 1) == (played.run.model_calls, played.run.tool_calls)
+    )
     assert (status.in_flight, status.error) == ((), "")
     assert played.kinds[4:6] == ["ToolStarted", "ToolCompleted"]
 

@@ -71,7 +71,9 @@ def timed(model: Any, clock: VirtualClock, *, stream: bool, **policy: Any) -> li
         config = RunConfig(run_id="r1", timeout=0.02)
         if stream:
             return [item async for item in harness.stream(config=config, messages=["hi"])]
-        return [(await asyncio.gather(harness.invoke(config=config, messages=["hi"]), return_exceptions=True))[0]]
+        return [
+            (await asyncio.gather(harness.invoke(config=config, messages=["hi"]), return_exceptions=True))[0]
+        ]
 
     return asyncio.run(run())
 
@@ -131,7 +133,10 @@ def test_a_partial_end_completes_with_what_there_is() -> None:
     played = play(AgentHarness(model, [t.tool for t in tools], policy=policy))
     assert (played.kind, played.status.status, played.run.stop_reason) == ("", "completed", "tool_calls")
     assert played.run.text == "so far"
-    assert played.answers[1:] == [("c2", "not run: limit (tool_calls)"), ("c3", "not run: limit (tool_calls)")]
+    assert played.answers[1:] == [
+        ("c2", "not run: limit (tool_calls)"),
+        ("c3", "not run: limit (tool_calls)"),
+    ]
 
 
 def test_a_partial_end_covers_the_cap_of_model_calls_and_the_wall_clock() -> None:

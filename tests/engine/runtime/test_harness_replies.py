@@ -12,7 +12,9 @@ from tests.harness_house import Counted, Scripted, calls, cut, play, text
 
 CAPPED = Generation(mode="tools", max_tokens=2048)
 ANSWER = ResponseFormat("answer", b'{"type":"object"}')
-STRICT = ResponseFormat("answer", b'{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}')
+STRICT = ResponseFormat(
+    "answer", b'{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}'
+)
 
 
 def sent(model: Scripted) -> list[int | None]:

@@ -134,7 +134,9 @@ def test_calls_that_share_an_id_are_told_apart() -> None:
 
 def test_tl_037_an_error_may_be_returned_to_the_model() -> None:
     flaky = Counted("flaky", RuntimeError("transient 503"))
-    played = play(AgentHarness(Scripted(calls(("c1", "flaky")), text("recovered")), [flaky.tool], policy=TO_MODEL))
+    played = play(
+        AgentHarness(Scripted(calls(("c1", "flaky")), text("recovered")), [flaky.tool], policy=TO_MODEL)
+    )
     assert (played.run.text, flaky.runs) == ("recovered", 1)
     assert "transient 503" in played.answers[0][1]
     assert played.of("ToolCompleted")[0].error == "RuntimeError"
@@ -165,7 +167,10 @@ def test_tl_038_some_errors_are_never_turned_into_a_result(
     error: BaseException, middleware: list[Middleware], kind: str
 ) -> None:
     harness = AgentHarness(
-        Scripted(calls(("c1", "look")), text("no")), [Counted("look", error).tool], middleware, policy=TO_MODEL
+        Scripted(calls(("c1", "look")), text("no")),
+        [Counted("look", error).tool],
+        middleware,
+        policy=TO_MODEL,
     )
     played = play(harness)
     assert played.kind == kind

@@ -60,6 +60,19 @@ CHECKS = (CheckSpec("unit", "pytest -q"), CheckSpec("a:b", "make it"))
 HOSTILE = "quote ' \" back\\slash \u2028 \u0085 \x00 \x1b[31mred ünï 👍🏽 \t\r\n end"
 
 
+def pair_of(event):
+    """What an event is paired by: the call of a model, the key of a tool or a check."""
+    key = getattr(event, "key", "")
+    if key.startswith("model:"):
+        return key.partition(":")[2].rpartition(":")[0]
+    if key:
+        return key
+    return event.call_id if type(event).__name__ in PAIRED_BY_CALL else None
+
+
+PAIRED_BY_CALL = ("ModelStarted", "ModelCompleted", "ModelFailed", "FallbackSelected")
+
+
 class Log:
     """One run as it grows: each event gets the next seq; an observed one takes a while to come."""
 
@@ -150,30 +163,30 @@ class Log:
             self.add(ToolRejected, call_id=call_id, name=name, hop="gate", reason="load it first")
             return self
         arguments = {} if changed is None else {"arguments": msgspec.Raw(msgspec.json.encode(changed))}
-        self.add(ToolStarted, call_id=call_id, name=name, **arguments)
-        key = f"tool:{call_id}:0"
+        key = f"tool:{self.step}.0"
+        self.add(ToolStarted, call_id=call_id, name=name, key=key, **arguments)
         match landing:
             case "returned":
                 self.add(ToolReturned, key=key, content=HOSTILE)
-                self.add(ToolCompleted, call_id=call_id, output_bytes=77)
+                self.add(ToolCompleted, call_id=call_id, key=key, output_bytes=77)
             case "error":
                 self.add(ToolReturned, key=key, content="no such file", error="not_found")
-                self.add(ToolCompleted, call_id=call_id, error="not_found")
+                self.add(ToolCompleted, call_id=call_id, key=key, error="not_found")
             case "erred":
                 self.add(ToolErred, key=key, error="Crash", detail="it broke")
-                self.add(ToolFailed, call_id=call_id, error="Crash")
+                self.add(ToolFailed, call_id=call_id, key=key, error="Crash")
             case "lost":
                 self.add(EffectLost, key=key)
-                self.add(ToolFailed, call_id=call_id, error="Lost")
+                self.add(ToolFailed, call_id=call_id, key=key, error="Lost")
             case "open":
                 pass
         return self
 
     def check(self, check_id, exit_code):
-        self.add(CheckStarted, check_id=check_id)
-        key = f"check:{check_id}:{self.calls}"
+        key = f"check:{check_id}:{len(self.of('CheckStarted')) + 1}"
+        self.add(CheckStarted, check_id=check_id, key=key)
         self.add(CheckReturned, key=key, exit_code=exit_code, output=HOSTILE, digest="d")
-        self.add(EvidenceRecorded, check_id=check_id, passed=exit_code == 0)
+        self.add(EvidenceRecorded, check_id=check_id, passed=exit_code == 0, key=key)
         return self
 
     def guard(self, guard):
@@ -191,19 +204,11 @@ class Log:
 
     def answers(self, start):
         """The events that belong to this start: up to the next start of the same call."""
-        family = type(start).__name__.removesuffix("Started").lower()
-        field = "check_id" if family == "check" else "call_id"
-        name = getattr(start, field)
         found = []
         for event in self.events[start.seq + 1 :]:
-            if type(event) is type(start) and name in (
-                getattr(event, "check_id", 0),
-                getattr(event, "call_id", 0),
-            ):
+            if type(event) is type(start) and pair_of(event) == pair_of(start):
                 break
-            key = getattr(event, "key", "")
-            landed = key.startswith(f"{family}:") and key.partition(":")[2].rpartition(":")[0] == name
-            if landed or getattr(event, field, None) == name:
+            if pair_of(event) == pair_of(start):
                 found.append(event)
         return found
 
@@ -261,7 +266,7 @@ def goal_stories():
     failed = Log("failed").goal(parent="good", parent_call="call_1").fail_to_ask().finish("failed")
     cut = Log("cut").goal().ask("", answered=False)
     waiting = Log("waiting").goal().act("verify", "{}")
-    waiting.add(CheckStarted, check_id="unit")
+    waiting.add(CheckStarted, check_id="unit", key="check:unit:1")
     return [good, capped, repeats, asks, answered, failed, cut, waiting]
 
 
@@ -285,9 +290,9 @@ def tools_stories():
     done.add(ModelCompleted, call_id="model-1")
     done.add(UnknownToolCalled, call_id="c2", name="nope", recovery="tool_error")
     done.add(ToolArgumentsRejected, call_id="c3", name="weather", reason="no JSON")
-    done.add(ToolStarted, call_id="c1", name="weather")
-    done.add(ToolReturned, key="tool:c1:0", content="rain")
-    done.add(ToolCompleted, call_id="c1")
+    done.add(ToolStarted, call_id="c1", name="weather", key="tool:1.0")
+    done.add(ToolReturned, key="tool:1.0", content="rain")
+    done.add(ToolCompleted, call_id="c1", key="tool:1.0")
     done.add(LimitReached, limit="tool_calls")
     done.add(ToolSkipped, call_id="c3", why="limit")
     done.add(ToolSkipped, call_id="c4", why="limit")

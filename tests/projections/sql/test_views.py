@@ -28,6 +28,11 @@ def call_of(event):
     return event.key.partition(":")[2].rpartition(":")[0]
 
 
+def call_of_tool(log, event):
+    """The call whose result this is: a tool's landing is paired with its start by the key."""
+    return next(start.call_id for start in log.of("ToolStarted") if start.key == event.key)
+
+
 ENDINGS = {
     "capped": ("missing_evidence", "step_cap"),
     "cut": (None, "unfinished"),
@@ -201,7 +206,7 @@ def fold_messages(log):
                 calls = json.loads(msgspec.json.encode(event.tool_calls)) or None
                 say(event, "assistant", log.text_of(event), call_id=call_of(event), tool_calls=calls)
             case "ToolReturned":
-                say(event, "tool", event.content, call_id=call_of(event))
+                say(event, "tool", event.content, call_id=call_of_tool(log, event))
             case "UserAnswered":
                 say(event, "user", event.text)
             case "SteeringReceived":

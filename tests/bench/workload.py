@@ -1,0 +1,123 @@
+"""What the benchmarks run: one long scripted goal run, each step a model call and a capability call."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Raw
+
+from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.live import LiveEffects
+from stepfold.engine.runtime.run_log import RunLog
+from stepfold.events.configuration import GoalConfig, Manifest
+from stepfold.events.store import Store
+from stepfold.events.vocabulary import BLANK, ModelReplied, Observed, RunStarted, ToolReturned
+from stepfold.projections.effects import AskModel
+from stepfold.projections.state import Run
+
+LOOK = Manifest(
+    name="look",
+    description="looks",
+    schema=Raw(b'{"type":"object","properties":{"path":{"type":"string"},"line":{"type":"integer"}}}'),
+    idempotency="pure",
+)
+CALL = (
+    '{"name": "capability_call", "arguments": {"capability": "look", '
+    '"arguments": {"path": "src/module_%d.py", "line": %d}}}'
+)
+LOAD = '{"name": "capability_load", "arguments": {"names": ["look"]}}'
+
+
+def config(steps: int) -> GoalConfig:
+    """No check and no memory: nothing but the loop itself is measured."""
+    return GoalConfig(goal="read every file", max_steps=steps, manifests=(LOOK,), memory=False)
+
+
+class Timed:
+    """Hands that answer at once, and note when each model call came."""
+
+    def __init__(self) -> None:
+        self.moments: list[float] = []
+
+    def perform(self, effect: Any, run: Run) -> Observed:
+        """One line of a file a step."""
+        if not isinstance(effect, AskModel):
+            return ToolReturned(
+                *BLANK, content="the quick brown fox jumps over the lazy dog, a line of a file"
+            )
+        self.moments.append(time.perf_counter())
+        if effect.call == 1:
+            return ModelReplied(*BLANK, text=LOAD, input_tokens=10, output_tokens=2)
+        arguments = {
+            "capability": "look",
+            "arguments": {"path": f"src/module_{effect.call}.py", "line": effect.call},
+        }
+        text = json.dumps({"name": "capability_call", "arguments": arguments})
+        return ModelReplied(*BLANK, text=text, input_tokens=10 * effect.call, output_tokens=20)
+
+
+def persisted(folder: Path, steps: int) -> Timed:
+    """A whole run, on disk."""
+    hands = Timed()
+    effects = LiveEffects(hands.perform, run_id="bench")
+    effects.push(RunStarted(*BLANK, config=config(steps), engine="bench"))
+    with Store(folder) as store, RunLog(store, "bench") as log:
+        asyncio.run(drive(Run(), effects, log))
+    return hands
+
+
+class Step(NamedTuple):
+    """What one step puts on disk: its batches for the file, its lines for SQLite."""
+
+    batches: list[bytes]
+    lines: list[bytes]
+
+
+def steps_of(path: Path) -> list[Step]:
+    """The bytes of a recorded run, cut as the engine writes them."""
+    steps: list[Step] = []
+    batch: list[bytes] = []
+    number = 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        event = json.loads(line)
+        if "row" not in event and batch:
+            lines_of_batch = b"".join(batch)
+            if not steps:
+                steps.append(Step([], []))
+            steps[-1].batches.append(lines_of_batch)
+            batch = []
+        if event["step"] != number:
+            number = event["step"]
+            steps.append(Step([], []))
+        batch.append(line)
+        if not steps:
+            steps.append(Step([], []))
+        steps[-1].lines.append(line.rstrip(b"\n"))
+    steps[-1].batches.append(b"".join(batch))
+    return steps
+
+
+def bare(folder: Path, steps: list[Step]) -> None:
+    """The floor of a persisted run: the same writes and inserts, and nothing else."""
+    file = os.open(folder / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    database = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("PRAGMA synchronous=NORMAL")
+    database.execute("CREATE TABLE lines(id INTEGER PRIMARY KEY, line BLOB NOT NULL)")
+    number = 1 << 32
+    for step in steps:
+        for batch in step.batches:
+            os.write(file, batch)
+        database.execute("BEGIN IMMEDIATE")
+        database.executemany(
+            "INSERT OR REPLACE INTO lines(id, line) VALUES (?, ?)", enumerate(step.lines, number)
+        )
+        database.execute("COMMIT")
+        number += len(step.lines)
+    os.fdatasync(file)
+    os.close(file)
+    database.close()

@@ -1,0 +1,130 @@
+"""Scripted goal runs that between them fire every row of the goal table. Each is a log, made by the engine."""
+
+from collections.abc import Callable
+from typing import Any
+
+from stepfold.events.configuration import Retry
+from stepfold.events.vocabulary import (
+    BLANK,
+    AnyEvent,
+    CancelRequested,
+    CheckReturned,
+    EffectLost,
+    MemoryRecalled,
+    ToolErred,
+    ToolReturned,
+    UserAnswered,
+    WaitEnded,
+)
+from tests.house import (
+    ASK,
+    FINISH,
+    LOAD,
+    PROSE,
+    REMEMBER,
+    SEARCH,
+    VERIFY,
+    WORKER,
+    Hands,
+    Story,
+    action,
+    call,
+    config,
+    erred,
+    load,
+    play,
+)
+
+CANCEL = CancelRequested(*BLANK, reason="test")
+RETURNED = ToolReturned(*BLANK, content="text")
+RAISED = ToolErred(*BLANK, error="OSError", detail="gone")
+LOST = EffectLost(*BLANK)
+PASSED = CheckReturned(*BLANK, exit_code=0)
+FAILED = CheckReturned(*BLANK, exit_code=1, output="1 failed")
+NO_CHECKS: dict[str, Any] = {"checks": ()}
+
+
+def played(*replies: Any, **changes: Any) -> Callable[[], list[AnyEvent]]:
+    """A whole run, driven."""
+    settings = {
+        key: value for key, value in changes.items() if key not in {"tools", "exit_codes", "cancel_at"}
+    }
+    hands = Hands(replies, changes.get("tools"), changes.get("exit_codes"))
+    return lambda: play(config(**settings), hands, cancel_at=changes.get("cancel_at"))[1]
+
+
+def told(*batches: Any, **changes: Any) -> Callable[[], list[AnyEvent]]:
+    """A run made batch by batch: what is forced lands exactly when the story says."""
+
+    def tell() -> list[AnyEvent]:
+        story = Story(config(**changes))
+        for batch in batches:
+            story.lands(*batch) if isinstance(batch, tuple) else story.lands(batch)
+        return story.events
+
+    return tell
+
+
+LOOK = call("look", path="README.md")
+CHANGE = call("change", path="a.py")
+BIG = call("look", text="x" * 400)
+
+STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
+    "finishes with evidence": played(SEARCH, LOAD, LOOK, CHANGE, VERIFY, FINISH),
+    "finishes without any check": played(FINISH, **NO_CHECKS),
+    "finish is refused until the checks pass": played(FINISH, VERIFY, FINISH),
+    "evidence goes stale": played(LOAD, VERIFY, CHANGE, FINISH, VERIFY, FINISH),
+    "checks fail": played(VERIFY, FINISH, FINISH, max_steps=3, exit_codes={"b": 1}),
+    "a check could not run": played(VERIFY, FINISH, max_steps=2, exit_codes={"a": None}),
+    "verify names checks": played(action("verify", checks=["b", "nine"]), max_steps=1),
+    "verify names nothing that exists": played(action("verify", checks=["nine"]), max_steps=1),
+    "never speaks JSON": played(PROSE, PROSE, "", "[]", max_steps=4),
+    "repeats verify with nothing to verify": played(VERIFY, PROSE, VERIFY, **NO_CHECKS),
+    "repeats a search and all passes": played(SEARCH, SEARCH),
+    "repeats a search and something fails": played(SEARCH, SEARCH, SEARCH, exit_codes={"a": 1}, max_steps=3),
+    "repeats a search with the evidence there": played(VERIFY, SEARCH, SEARCH),
+    "repeats a search with nothing to verify": played(SEARCH, SEARCH, FINISH, **NO_CHECKS),
+    "calls what is not loaded, and workers": played(LOOK, call("nine"), WORKER, max_steps=3),
+    "loads what is not there": played(load("nine", "look", "look"), LOOK, VERIFY, FINISH),
+    "remembers": played(REMEMBER, VERIFY, FINISH, memory=True),
+    "tools err and raise": played(
+        LOAD,
+        LOOK,
+        CHANGE,
+        VERIFY,
+        FINISH,
+        tools={
+            "look": lambda arguments: ToolReturned(*BLANK, content="no such file", error="NotFound"),
+            "change": lambda arguments: RAISED,
+        },
+    ),
+    "compacts": played(LOAD, *[BIG] * 12, VERIFY, FINISH, max_steps=20, context_window=900),
+    "asks a person and is answered": told(
+        ASK, UserAnswered(*BLANK, text="the small one"), VERIFY, PASSED, PASSED, FINISH
+    ),
+    "asks a person": told(ASK),
+    "is cancelled while it waits for a person": told(ASK, CANCEL),
+    "retries, waits, and goes on": told(
+        erred(retryable=True), WaitEnded(*BLANK), FINISH, checks=(), retry=Retry(attempts=3, sleep=True)
+    ),
+    "retries until it gives up": told(erred(retryable=True), erred(retryable=True)),
+    "gives up at once": told(erred(retryable=False)),
+    "is cancelled with the first batch": played(cancel_at=0),
+    "is cancelled while the memory is asked": told(CANCEL, memory=True),
+    "recalls": told(MemoryRecalled(*BLANK, hits=("one",)), FINISH, memory=True, checks=()),
+    "is cancelled while the model is asked": told(CANCEL),
+    "is cancelled as the model fails": told((erred(retryable=True), CANCEL)),
+    "is cancelled as the model answers": told((SEARCH, CANCEL)),
+    "is cancelled while it waits to retry": told(
+        erred(retryable=True), CANCEL, retry=Retry(attempts=3, sleep=True)
+    ),
+    "is cancelled while a call flies": told(LOAD, CHANGE, CANCEL),
+    "is cancelled as a call lands": told(LOAD, CHANGE, (RETURNED, CANCEL)),
+    "loses a call": told(LOAD, CHANGE, LOST, VERIFY, PASSED, PASSED, FINISH),
+    "loses a check": told(VERIFY, LOST, PASSED, FINISH),
+    "is cancelled while a check runs": told(VERIFY, CANCEL),
+    "is cancelled as a check lands": told(VERIFY, (PASSED, CANCEL)),
+    "is cancelled between the checks of an escalation": told(SEARCH, SEARCH, FAILED, CANCEL),
+    "is cancelled as the last check of an escalation lands": told(SEARCH, SEARCH, PASSED, (PASSED, CANCEL)),
+    "loses a check of an escalation": told(SEARCH, SEARCH, LOST, PASSED, FINISH),
+}

@@ -1,0 +1,107 @@
+"""The log of a live run: a batch is one write, a step one transaction; leaving it makes both sides whole."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stepfold.engine.runtime.run_log import MemoryLog, RunLog
+from stepfold.events.codec import encode
+from stepfold.events.journal import LogError, read_log
+from stepfold.events.store import Store
+from stepfold.events.vocabulary import AnyEvent, Unknown
+from tests.house import FINISH, LOAD, VERIFY, Hands, call, config, play
+
+_, EVENTS = play(config(), Hands([LOAD, call("change", x=1), VERIFY, FINISH]))
+LINES = [encode(event) for event in EVENTS]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def both_sides(store: Store) -> tuple[list[bytes], list[bytes]]:
+    written = [record.line for record in read_log(store.path_of("r")).records]
+    return written, list(store.index("r").lines())
+
+
+@pytest.mark.parametrize("durability", ["normal", "step", "full"])
+def test_leaving_the_log_makes_both_sides_whole(store: Store, durability: str) -> None:
+    with RunLog(store, "r", durability=durability) as log:
+        for event in EVENTS:
+            log.record(event)
+
+    assert both_sides(store) == (LINES, LINES)
+
+
+def test_what_is_flushed_is_in_the_file_before_anything_else_happens(store: Store) -> None:
+    with RunLog(store, "r") as log:
+        for count, event in enumerate(EVENTS, start=1):
+            log.record(event)
+            log.flush()
+            assert store.path_of("r").read_bytes().count(b"\n") == count
+
+
+def test_an_exception_on_the_way_loses_nothing_that_was_recorded(store: Store) -> None:
+    with pytest.raises(RuntimeError), RunLog(store, "r") as log:
+        for event in EVENTS[:9]:
+            log.record(event)
+        raise RuntimeError
+
+    assert both_sides(store) == (LINES[:9], LINES[:9])
+
+
+@pytest.mark.parametrize("cut", [1, 5, 17, len(LINES) - 1])
+def test_a_later_life_appends_to_both_sides(store: Store, cut: int) -> None:
+    for part in (EVENTS[:cut], EVENTS[cut:]):
+        with RunLog(store, "r") as log:
+            for event in part:
+                log.record(event)
+
+    assert both_sides(store) == (LINES, LINES)
+
+
+def test_whoever_watches_is_told_of_every_event_in_order(store: Store) -> None:
+    told: list[AnyEvent] = []
+    with RunLog(store, "r", watch=told.append) as log:
+        for event in EVENTS:
+            log.record(event)
+
+    assert told == EVENTS
+
+
+def test_two_lives_at_once_are_refused(store: Store) -> None:
+    with RunLog(store, "r"), pytest.raises(LogError, match="another process is writing this run"):
+        RunLog(store, "r")
+
+
+def test_a_run_that_was_left_can_be_opened_again(store: Store) -> None:
+    with RunLog(store, "r"):
+        pass
+    with RunLog(store, "r") as log:
+        log.record(EVENTS[0])
+
+    assert both_sides(store) == (LINES[:1], LINES[:1])
+
+
+def test_a_log_in_memory_keeps_its_events() -> None:
+    log = MemoryLog()
+    unknown = Unknown(1, "r", 1, 0, "t", "FutureKind")
+    for event in (EVENTS[0], unknown):
+        log.record(event)
+    log.flush()
+
+    assert log.events == [EVENTS[0], unknown]
+
+
+def test_a_step_is_indexed_with_the_batch_that_ends_it(store: Store) -> None:
+    # Read beside the store, which would catch up first.
+    beside = sqlite3.connect(store.database)
+    with RunLog(store, "r") as log:
+        for event in EVENTS:
+            log.record(event)
+            log.flush()
+
+            (count,) = beside.execute("SELECT count(*) FROM lines").fetchone()
+            assert count == next(number for number, e in enumerate(EVENTS) if e.step == event.step)
