@@ -139,4 +139,4 @@ def test_a_memory_is_recalled_by_the_next_run(project: Project) -> None:
     )
     second = project.run(FINISH, options=["--max-steps", 1]).json["run_id"]
 
-    assert "the test is test_calc.py" in project.ask("prompt", second, "--step", 1).text
+    assert "the test of the sum is test_calc.py" in project.ask("prompt", second, "--step", 1).text
