@@ -82,12 +82,6 @@ STORIES: dict[str, dict[str, Any]] = {
         "max_steps": 10,
     },
     "hits_the_cap": {"files": SLUG, "goal": FIX_SLUG, "max_steps": 3, "seed": 2},
-    "verify_without_a_verifier": {
-        "files": PATHS,
-        "goal": "Verify that normalise_path in paths.py works, with verify",
-        "checks": [],
-        "max_steps": 8,
-    },
     "half_a_billion_fails": {"files": CALCULATOR, "goal": FIX_ADD, "max_steps": 8, "temperature": 0.7},
     "half_a_billion_constrained": {
         "files": SLUG,
@@ -96,12 +90,18 @@ STORIES: dict[str, dict[str, Any]] = {
         "format": "json_schema",
         "temperature": 0.7,
     },
+    "done_without_evidence": {
+        "files": CALCULATOR,
+        "goal": "The test in test_calc.py passes already: call finish",
+        "max_steps": 6,
+    },
     "miscounts_braces": {
         "files": CALCULATOR,
-        "goal": "Call shell.run with the command `python -c 'print({1: {2: 3}})'`, then fix calc.py",
+        "goal": FIX_ADD,
         "max_steps": 8,
+        "mode": "text",
         "temperature": 0.9,
-        "seed": 3,
+        "seed": 4,
     },
     "writes_a_readme": {
         "files": {"tool.py": "print('hello')\n"},
