@@ -115,6 +115,11 @@ class Journal:
             ) from error
         self._size = os.fstat(self._file).st_size
 
+    def begin(self) -> None:
+        """Refuse a file that holds a run already: a second run under its id would break both."""
+        if self._size:
+            raise LogError(self.path, "this run id is recorded already; take another, or resume that run")
+
     def append(self, lines: bytes) -> None:
         """Write a batch of whole lines, each with its line feed. Raises LogError; the file stays whole."""
         try:

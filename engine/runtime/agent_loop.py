@@ -142,6 +142,7 @@ class AgentLoop:
         effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
         effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
         with self._log(effects) as log:
+            log.begin()
             return await self._drive(Run(), effects, log)
 
     def _log(self, effects: LiveEffects) -> RunLog:
