@@ -90,10 +90,16 @@ STORIES: dict[str, dict[str, Any]] = {
         "format": "json_schema",
         "temperature": 0.7,
     },
-    "done_without_evidence": {
+    "repeats_a_failing_call": {
         "files": CALCULATOR,
         "goal": "The test in test_calc.py passes already: call finish",
         "max_steps": 6,
+    },
+    "done_without_evidence": {
+        "files": SLUG,
+        "goal": "slugify in slug.py is correct already. Say so: finish",
+        "max_steps": 8,
+        "mode": "text",
     },
     "miscounts_braces": {
         "files": CALCULATOR,
