@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.replay import run_to_end
-from stepfold.engine.studies.changes import changed
+from stepfold.engine.runtime.changes import changed
 from stepfold.events.codec import encode
 from stepfold.events.journal import Recorded
 from stepfold.events.vocabulary import AnyEvent, GuardTripped, LimitReached, Observed, RunStarted, Unknown
