@@ -471,16 +471,20 @@ class UnknownToolCalled(Decided, frozen=True, gc=False, omit_defaults=True, kw_o
 
 
 class ToolArgumentsRejected(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The arguments are not what the schema asks. `fatal` under the policy `fail`."""
+    """The arguments are not what the schema asks. `fatal` under the policy `fail`.
+
+    `key` tells which call is meant where a model gave one id to several.
+    """
 
     call_id: str
     name: str
     reason: str
     fatal: bool = False
+    key: str = ""
 
 
 class ToolSkipped(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """An asked-for call that never ran, so that its id still has an answer."""
+    """An asked-for call that never ran, so that its id still has an answer. `why` is `refused` by a hook."""
 
     call_id: str
     why: str
@@ -656,4 +660,4 @@ DECIDED: tuple[type[Decided], ...] = get_args(DecidedEvent)
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (*OBSERVED, *DECIDED)}
 
 BLANK = (VERSION, "", 0, 0, "")
-"""The envelope of an observed event before it is stamped: handlers build `ToolReturned(*BLANK, content=…)`."""
+"""The envelope of an observed event before it is stamped: handlers build `ToolReturned(*BLANK, …)`."""

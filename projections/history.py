@@ -17,7 +17,10 @@ def _chained(chain: str, turn: Message) -> str:
 
 
 def _characters(turn: Message) -> int:
-    return len(turn.content) + sum(len(call.arguments) + len(call.name) for call in turn.tool_calls)
+    characters = len(turn.content)
+    for call in turn.tool_calls:
+        characters += len(call.arguments) + len(call.name)
+    return characters
 
 
 class ConversationHistory:

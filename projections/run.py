@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from stepfold.events import vocabulary as v
+from stepfold.projections import fold_calls as calls
 from stepfold.projections import fold_goal as goal
+from stepfold.projections import fold_hooks as hooks
+from stepfold.projections import fold_progress as progress
 from stepfold.projections import fold_shared as shared
 from stepfold.projections import fold_tools as tools
 from stepfold.projections.state import Run
@@ -86,19 +89,19 @@ TOOLS: Reducers = {
     v.UsageRecorded: tools.usage_recorded,
     v.ModelCompleted: tools.model_completed,
     v.ModelFailed: tools.model_failed,
-    v.UnknownToolCalled: tools.unknown_tool,
-    v.ToolArgumentsRejected: tools.arguments_rejected,
-    v.ToolSkipped: tools.tool_skipped,
-    v.ToolStarted: tools.tool_started,
-    v.ToolCompleted: tools.tool_completed,
-    v.ToolFailed: tools.tool_failed,
-    v.SubAgentStarted: tools.child_started,
-    v.SubAgentCompleted: tools.child_ended,
-    v.SubAgentFailed: tools.child_ended,
-    v.NoProgress: tools.no_progress,
-    v.MiddlewareStarted: tools.middleware_started,
-    v.HookReturned: tools.hook_returned,
-    v.MiddlewareCompleted: tools.middleware_completed,
+    v.UnknownToolCalled: calls.unknown_tool,
+    v.ToolArgumentsRejected: calls.arguments_rejected,
+    v.ToolSkipped: calls.tool_skipped,
+    v.ToolStarted: calls.tool_started,
+    v.ToolCompleted: calls.tool_completed,
+    v.ToolFailed: calls.tool_failed,
+    v.SubAgentStarted: calls.child_started,
+    v.SubAgentCompleted: calls.child_ended,
+    v.SubAgentFailed: calls.child_ended,
+    v.NoProgress: progress.no_progress,
+    v.MiddlewareStarted: hooks.middleware_started,
+    v.HookReturned: hooks.hook_returned,
+    v.MiddlewareCompleted: hooks.middleware_completed,
     v.SteeringReceived: tools.steering_received,
     v.Steered: tools.steered,
     v.ControlApplied: tools.control_applied,

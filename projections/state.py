@@ -57,14 +57,21 @@ def _copied(value: Any) -> Any:
             return value
 
 
+class Batch(Struct, frozen=True, gc=False):
+    """Steering commands that came together. `asked`: they answer a paused run, and come from its owner."""
+
+    commands: tuple[Command, ...]
+    asked: bool = False
+
+
 class Slot(Accumulator):
     """One asked-for call of a turn, from its admission to its fold.
 
     `phase` goes from `asked` over `started` to `done`; a call that never runs goes from `asked` to
     `done`, and one that is the structured answer is `structured` until then. `row` is its answer, which
-    waits until all calls before it have theirs. `patch` is what an `after_tool` hook made of the
-    result. The key is made of the step and the position in the turn: models give the same call id
-    twice, so the id is only echoed.
+    waits until all calls before it have theirs. `refusal` is the answer that a `before_tool` hook gave in
+    its place, `patch` what an `after_tool` hook made of the result. The key is made of the step and the
+    position in the turn: models give the same call id twice, so the id is only echoed.
     """
 
     __slots__ = (
@@ -80,6 +87,7 @@ class Slot(Accumulator):
         "name",
         "patch",
         "phase",
+        "refusal",
         "row",
         "started_at",
     )
@@ -95,6 +103,7 @@ class Slot(Accumulator):
         self.started_at = ""
         self.landed_at = ""
         self.patch: ToolReturned | None = None
+        self.refusal = ""
         self.before_hooks = 0
         self.after_hooks = 0
         self.announced = False
@@ -159,7 +168,7 @@ class HarnessState(Accumulator):
         self.hook_landed: HookReturned | None = None
         self.hooks_done: dict[str, int] = {}
         self.control: tuple[str, str] = ("", "")
-        self.inbox: list[tuple[Command, ...]] = []
+        self.inbox: list[Batch] = []
         self.pause = ""
         self.paused_at = 0
         self.limit = ""

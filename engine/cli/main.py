@@ -1,7 +1,9 @@
 """The command `stepfold`: its commands by name, loaded when called, and the one place that reports errors."""
 
+import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -48,6 +50,15 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(f"stepfold.engine.cli.{module}"), attribute)
         return command
 
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command. Whoever reads our output may stop at any time; click would call that an error."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            # Python flushes once more when it exits, and would complain again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The names and their lines, without importing anything."""
         with formatter.section("Commands"):
@@ -75,10 +86,6 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         _show_usage(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it flushes.
-        sys.stderr.close()
-        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -79,13 +79,18 @@ def resume(
 def project_folder(project: str) -> Path:
     """The project's folder. Raises UsageError when it isn't one that can be read."""
     folder = Path(project)
-    if not folder.is_dir():
-        what = "is no folder" if folder.exists() else "does not exist"
-        raise click.UsageError(f"the project {project!r} {what}: name the project's folder with --project")
     try:
+        # Asking what a path is fails too, where a folder above it is closed.
+        if not folder.is_dir():
+            what = "is no folder" if folder.exists() else "does not exist"
+            raise click.UsageError(
+                f"the project {project!r} {what}: name the project's folder with --project"
+            )
         next(folder.iterdir(), None)
     except OSError as error:
-        raise click.UsageError(f"the project {project!r} can't be read: {error.strerror}") from error
+        raise click.UsageError(
+            f"the project {project!r} can't be read: {error.strerror}; open it to this user, or name another"
+        ) from error
     return folder.resolve()
 
 

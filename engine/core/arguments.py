@@ -1,4 +1,4 @@
-"""From the arguments that a model wrote to those that a tool gets: strip, normalise, validate, and say what is wrong."""
+"""From the arguments that a model wrote to those that a tool gets: stripped, normalised, validated."""
 
 import re
 from collections.abc import Mapping

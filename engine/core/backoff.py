@@ -1,5 +1,7 @@
 """How long to wait before the next attempt of a model call. Computed always; slept only if asked for."""
 
+import re
+
 from stepfold.events.configuration import Retry
 from stepfold.projections.digest import digest_of
 
@@ -19,6 +21,15 @@ def jittered(delay: float, share: float) -> float:
 def hinted(delay: float, retry_after: float, longest_hint: float) -> float:
     """A server's Retry-After only lengthens a delay, and only so far."""
     return max(delay, min(retry_after, longest_hint))
+
+
+_HINT = re.compile(r"retry[- ]after:?\s*(\d{1,9}(?:\.\d{1,9})?)", re.IGNORECASE | re.ASCII)
+
+
+def hint_in(text: str) -> float:
+    """The seconds of a `Retry-After: N` in an error's text, for adapters that give only that; 0 without."""
+    found = _HINT.search(text)
+    return float(found[1]) if found else 0.0
 
 
 def delay_of(retry: Retry, attempt: int, retry_after: float, seed: str) -> float:

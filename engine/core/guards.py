@@ -1,6 +1,7 @@
 """Guards of the goal table: conditions on the run, read after "if". Each returns a real bool.
 
-`given` is what the state's eye gave with its word (see `goal_sees`). Thresholds and caps come from the run's configuration.
+`given` is what the state's eye gave with its word (see `goal_sees`). Thresholds and
+caps come from the run's configuration.
 """
 
 from typing import Any

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from msgspec import Raw
+
 from stepfold.engine.core.arguments import Arguments
-from stepfold.engine.core.backoff import delay_of
+from stepfold.engine.core.backoff import delay_of, hint_in
 from stepfold.engine.core.machine import Emit, Head
 from stepfold.engine.core.tools_sees import (
     Admission,
@@ -15,7 +17,9 @@ from stepfold.engine.core.tools_sees import (
     hooks_of,
 )
 from stepfold.events import vocabulary as v
-from stepfold.projections.fold_tools import child_id, config_of, next_slot, request_change
+from stepfold.projections.fold_calls import child_id, next_slot, row_text
+from stepfold.projections.fold_hooks import request_change
+from stepfold.projections.harness_settings import config_of
 from stepfold.projections.prompt import harness_request_digest
 from stepfold.projections.state import Run, Slot, microseconds
 
@@ -54,13 +58,13 @@ def hooked(run: Run, given: Any, head: Head) -> v.Decided:
 
 def steered(run: Run, given: Any, head: Head) -> v.Decided:
     """The first command of the batch at the head takes effect."""
-    return v.Steered(*head, command=run.harness.inbox[0][0].name, accepted=True)
+    return v.Steered(*head, command=run.harness.inbox[0].commands[0].name, accepted=True)
 
 
 def steering_refused(run: Run, given: Any, head: Head) -> v.Decided:
     """A batch with a forbidden command applies none."""
     allowed = config_of(run).steering
-    forbidden = next(command.name for command in run.harness.inbox[0] if command.name not in allowed)
+    forbidden = next(command.name for command in run.harness.inbox[0].commands if command.name not in allowed)
     return v.Steered(*head, command=forbidden, accepted=False)
 
 
@@ -115,7 +119,8 @@ def ask(run: Run, given: Any, head: Head) -> v.Decided:
 
 def retry(run: Run, given: v.ModelErred, head: Head) -> v.Decided:
     """The next attempt, and how long until then."""
-    delay = delay_of(run.config.retry, run.attempt, given.retry_after, run.call_id)
+    hint = given.retry_after or hint_in(given.detail)
+    delay = delay_of(run.config.retry, run.attempt, hint, run.call_id)
     return v.RetryScheduled(*head, call_id=run.call_id, attempt=run.attempt + 1, delay=delay, why=given.error)
 
 
@@ -175,7 +180,12 @@ def structured_rejected(run: Run, given: Turn, head: Head) -> v.Decided:
     slot: Slot = given.structured_slot
     fatal = config_of(run).invalid_arguments == "fail"
     return v.ToolArgumentsRejected(
-        *head, call_id=slot.call_id, name=slot.name, reason=given.structured_problem, fatal=fatal
+        *head,
+        call_id=slot.call_id,
+        name=slot.name,
+        reason=given.structured_problem,
+        fatal=fatal,
+        key=slot.key,
     )
 
 
@@ -199,7 +209,14 @@ def invalid(run: Run, given: Admission, head: Head) -> v.Decided:
     slot: Slot = given.slot
     reason = "" if given.arguments is None else given.arguments.problem
     fatal = config_of(run).invalid_arguments == "fail"
-    return v.ToolArgumentsRejected(*head, call_id=slot.call_id, name=slot.name, reason=reason, fatal=fatal)
+    return v.ToolArgumentsRejected(
+        *head, call_id=slot.call_id, name=slot.name, reason=reason, fatal=fatal, key=slot.key
+    )
+
+
+def refused(run: Run, given: Admission, head: Head) -> v.Decided:
+    """A hook answers in the place of the tool; its text lies in what the hook returned."""
+    return v.ToolSkipped(*head, call_id=given.slot.call_id, why="refused")
 
 
 def start(run: Run, given: Any, head: Head) -> v.Decided:
@@ -212,7 +229,7 @@ def start(run: Run, given: Any, head: Head) -> v.Decided:
         call_id=slot.call_id,
         name=slot.name,
         key=slot.key,
-        arguments=v.Raw(arguments.value) if arguments.changed else v.NULL,
+        arguments=Raw(arguments.value) if arguments.changed else v.NULL,
     )
 
 
@@ -231,7 +248,7 @@ def child_failed(error: str) -> Emit:
 
     def emit(run: Run, given: Folding, head: Head) -> v.Decided:
         landed = given.slot.landed
-        kind = error or (landed.error if isinstance(landed, v.ToolReturned | v.ToolErred) else "Lost")
+        kind = error or getattr(landed, "error", "")
         return v.SubAgentFailed(*head, **_child(run, given.slot), error=kind)
 
     return emit
@@ -244,13 +261,16 @@ def _child(run: Run, slot: Slot) -> dict[str, Any]:
 def tool_completed(run: Run, given: Folding, head: Head) -> v.Decided:
     """The result is folded, whether it is a success or an error that the model may react to."""
     slot: Slot = given.slot
-    landed = slot.landed
-    patched = slot.patch
-    error = patched.error if patched is not None else getattr(landed, "error", "")
-    content = landed.content if isinstance(landed, v.ToolReturned) else getattr(landed, "detail", "")
-    size = len(content.encode("utf-8", "surrogatepass"))
+    landed = slot.patch or slot.landed
+    error = landed.error if isinstance(landed, v.ToolReturned | v.ToolErred) else "Lost"
+    size = len(row_text(run, slot).encode("utf-8", "surrogatepass"))
     return v.ToolCompleted(
-        *head, call_id=slot.call_id, error=error, output_bytes=size, duration=_duration(slot)
+        *head,
+        call_id=slot.call_id,
+        key=slot.key,
+        error=error,
+        output_bytes=size,
+        duration=_duration(slot),
     )
 
 
@@ -259,14 +279,14 @@ def tool_failed(run: Run, given: Folding, head: Head) -> v.Decided:
     slot: Slot = given.slot
     landed = slot.landed
     kind = landed.error if isinstance(landed, v.ToolErred) and landed.fatal else "Tool"
-    return v.ToolFailed(*head, call_id=slot.call_id, error=kind, duration=_duration(slot))
+    return v.ToolFailed(*head, call_id=slot.call_id, error=kind, key=slot.key, duration=_duration(slot))
 
 
 def tool_given_up(error: str) -> Emit:
     """The call is given up because the run is, or nobody knows what became of it."""
 
     def emit(run: Run, given: Folding, head: Head) -> v.Decided:
-        return v.ToolFailed(*head, call_id=given.slot.call_id, error=error)
+        return v.ToolFailed(*head, call_id=given.slot.call_id, error=error, key=given.slot.key)
 
     return emit
 
@@ -289,7 +309,7 @@ def _why_skipped(run: Run) -> str:
         return f"limit ({run.harness.limit})"
     if run.cancel:
         return "cancelled"
-    return run.fault or run.harness.stop_reason or "the turn ended"
+    return run.fault or run.harness.control[0] or run.harness.stop_reason or "the turn ended"
 
 
 def nudge(run: Run, given: Any, head: Head) -> v.Decided:

@@ -3,8 +3,11 @@
 from typing import Any
 
 from stepfold.engine.core.tools_sees import Turn, fallback_candidates, hooks_left, reserved_slots
-from stepfold.events.vocabulary import ModelErred, ToolErred
-from stepfold.projections.fold_tools import config_of, next_slot
+from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred
+from stepfold.projections.fold_calls import next_slot
+from stepfold.projections.fold_hooks import request_change
+from stepfold.projections.fold_tools import FAULTS
+from stepfold.projections.harness_settings import config_of
 from stepfold.projections.state import Run
 
 NUDGE_AT_SAME, STOP_AT_SAME = 2, 3
@@ -40,7 +43,9 @@ def on_error_left(run: Run, given: Any) -> bool:
 def after_tool_left(run: Run, given: Any) -> bool:
     """A middleware still has its `after_tool` for the call that is folded next."""
     slot = next_slot(run, ("started",))
-    return slot is not None and hooks_left(run, "after_tool", slot.after_hooks)
+    if slot is None or not hooks_left(run, "after_tool", slot.after_hooks):
+        return False
+    return not isinstance(slot.landed, ToolErred) or error_is_result(run, given)
 
 
 def faulted(run: Run, given: Any) -> bool:
@@ -65,9 +70,12 @@ def command_waiting(run: Run, given: Any) -> bool:
 
 
 def command_forbidden(run: Run, given: Any) -> bool:
-    """The batch holds a command that this run doesn't allow: then none of it applies."""
-    allowed = config_of(run).steering
-    return any(command.name not in allowed for command in run.harness.inbox[0])
+    """The batch holds a command that this run doesn't allow: then none of it applies.
+
+    What its owner says to a paused run, on taking it up again, is no handle's and always allowed.
+    """
+    batch, allowed = run.harness.inbox[0], config_of(run).steering
+    return not batch.asked and any(command.name not in allowed for command in batch.commands)
 
 
 def pause_asked(run: Run, given: Any) -> bool:
@@ -96,8 +104,10 @@ def tool_calls_spent(run: Run, given: Any) -> bool:
 
 
 def no_model(run: Run, given: Any) -> bool:
-    """There is no model to ask."""
-    return not config_of(run).models
+    """There is no model to ask, or none of the name that a hook put into the request."""
+    models = config_of(run).models
+    wanted = request_change(run).model
+    return not models or (bool(wanted) and all(model.name != wanted for model in models))
 
 
 def retryable(run: Run, given: Any) -> bool:
@@ -109,9 +119,9 @@ def retryable(run: Run, given: Any) -> bool:
     return run.attempt + 1 < min(config.retry.attempts, config.retries_per_call + 1)
 
 
-def timed_out(run: Run, given: Any) -> bool:
-    """The attempt ran into a timeout: no fallback follows one."""
-    return isinstance(run.model_landed, ModelErred) and run.model_landed.error == "timeout"
+def fallback_barred(run: Run, given: Any) -> bool:
+    """The attempt ran into a timeout, or a middleware ended it: no other model is asked after that."""
+    return isinstance(run.model_landed, ModelErred) and run.model_landed.error in FAULTS
 
 
 def fallback_unfit(run: Run, given: Any) -> bool:
@@ -185,7 +195,7 @@ def structured_call_invalid(run: Run, given: Turn) -> bool:
 
 
 def structured_text_invalid(run: Run, given: Turn) -> bool:
-    """The structured answer came as text, and is not what the response schema asks."""
+    """The structured answer came as text, and is not what the response schema asks, however it was asked."""
     return given.structured_slot is None and bool(given.structured_problem)
 
 
@@ -209,7 +219,8 @@ def may_start(run: Run, given: Any) -> bool:
         return False
     if not any(middleware.wraps_tool for middleware in config_of(run).middleware):
         return True
-    return not run.fault and next_slot(run, ("started",)) is None
+    ending = bool(run.fault) or control_pending(run, given)
+    return not ending and next_slot(run, ("started",)) is None
 
 
 def child_unannounced(run: Run, given: Any) -> bool:
@@ -219,7 +230,7 @@ def child_unannounced(run: Run, given: Any) -> bool:
 
 def child_open(run: Run, given: Any) -> bool:
     """The call that is folded next is a sub-agent without its terminal event."""
-    return given.child_open
+    return bool(given.child_open)
 
 
 def child_erred(run: Run, given: Any) -> bool:
@@ -234,12 +245,12 @@ def clock_is_limit(run: Run, given: Any) -> bool:
 
 
 def error_is_result(run: Run, given: Any) -> bool:
-    """The policy lets the model react to this error."""
+    """The policy lets the model react to this error, or to not knowing what became of the call."""
     slot = next_slot(run, ("started",))
     landed = None if slot is None else slot.landed
-    if not isinstance(landed, ToolErred) or landed.fatal:
+    if isinstance(landed, ToolErred) and landed.fatal:
         return False
-    return config_of(run).tool_errors != "fail"
+    return isinstance(landed, ToolErred | EffectLost) and config_of(run).tool_errors != "fail"
 
 
 def call_open(run: Run, given: Any) -> bool:

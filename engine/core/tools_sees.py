@@ -9,7 +9,8 @@ from stepfold.engine.contract.schemas import compile_schema
 from stepfold.engine.core.arguments import Arguments, read_arguments
 from stepfold.engine.core.machine import AUTO
 from stepfold.events.configuration import MiddlewareSpec
-from stepfold.projections.fold_tools import config_of, is_child, next_slot
+from stepfold.projections.fold_calls import is_child, next_slot, refused_slot
+from stepfold.projections.harness_settings import config_of
 from stepfold.projections.state import Run, Slot
 
 REVERSED = frozenset({"after_model", "after_tool", "after_agent"})
@@ -98,9 +99,11 @@ def reply_read(run: Run) -> tuple[str, Any]:
     slot = next_slot(run, ("structured",))
     if slot is not None:
         return AUTO, Turn(slot, _problem(bytes(config.response_schema), slot.arguments))
-    if config.response_strategy == "provider" and not run.slots:
+    if not run.slots:
         text = "" if run.harness.reply is None else run.harness.reply.text
-        return AUTO, Turn(None, _problem(bytes(config.response_schema), text.encode("utf-8", "surrogatepass")))
+        return AUTO, Turn(
+            None, _problem(bytes(config.response_schema), text.encode("utf-8", "surrogatepass"))
+        )
     return AUTO, Turn()
 
 
@@ -114,6 +117,10 @@ def _problem(schema: bytes, text: bytes) -> str:
 
 def admission(run: Run) -> tuple[str, Any]:
     """The first call, in call order, that a gate has something to say about; `admitted` when none has."""
+    refused = refused_slot(run)
+    if refused is not None:
+        return "refused", Admission(refused)
+    first: Admission | None = None
     for slot in run.slots:
         if slot.phase != "asked":
             continue
@@ -124,8 +131,8 @@ def admission(run: Run) -> tuple[str, Any]:
         arguments = arguments_of(run, slot)
         if arguments.problem:
             return "invalid", Admission(slot, arguments)
-    slot = next_slot(run, ("asked",))
-    return "admitted", Admission(slot, None if slot is None else arguments_of(run, slot))
+        first = first or Admission(slot, arguments)
+    return "admitted", first or Admission()
 
 
 def arguments_of(run: Run, slot: Slot) -> Arguments:
@@ -162,5 +169,3 @@ def hook_word(run: Run) -> tuple[str, Any]:
         return AUTO, None
     out_of_time = harness.deadline is not None and run.now >= harness.deadline
     return ("hook_over" if run.cancel or out_of_time else AUTO), None
-
-

@@ -4,6 +4,7 @@ Read as the goal table. Everything that needs a turn's calls looks at them in ca
 lands in another order is folded in that one. `stepfold diagram --loop tools` draws this table.
 """
 
+
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,7 @@ ROWS = (
     emits("refuse_steering", "auto", "checking paused", v.Steered, emit.steering_refused, when=[g.command_waiting, g.command_forbidden]),
     emits("steer", "auto", "checking paused", v.Steered, emit.steered, when=[g.command_waiting]),
     emits("pause", "auto", "checking", v.RunPaused, emit.paused, to="pausing", when=[g.pause_asked]),
-    emits("control", "any", "checking skipping requesting deciding admitting", v.ControlApplied, emit.control, when=[g.control_pending]),
+    emits("control", "any", "checking skipping requesting deciding admitting finishing", v.ControlApplied, emit.control, when=[g.control_pending]),
     silent("stop", "any", "checking requesting deciding admitting", "skipping", when=[g.stopped]),
     emits("clock_out", "auto", "checking requesting", v.LimitReached, emit.limit("wall_clock"), to="skipping", when=[g.deadline_passed]),
     emits("cap_out", "auto", "checking", v.LimitReached, emit.limit("model_calls"), to="skipping", when=[g.model_calls_spent]),
@@ -55,8 +56,8 @@ ROWS = (
     emits("cancel_ask", "auto ModelErred", "asking", v.ModelFailed, emit.model_given_up("Cancelled"), to="checking", when=[g.cancel_requested]),
     emits("clock_ask", "auto ModelErred", "asking", v.ModelFailed, emit.model_given_up("Timeout"), to="checking", when=[g.deadline_passed]),
     emits("retry", "ModelErred", "asking", v.RetryScheduled, emit.retry, when=[g.retryable]),
-    emits("skip_fallback", "ModelErred", "asking", v.FallbackSkipped, emit.skip_fallback, when=[g.fallback_unfit], unless=[g.timed_out]),
-    emits("fall_back", "ModelErred", "asking", v.FallbackSelected, emit.fall_back, when=[g.fallback_left], unless=[g.timed_out]),
+    emits("skip_fallback", "ModelErred", "asking", v.FallbackSkipped, emit.skip_fallback, when=[g.fallback_unfit], unless=[g.fallback_barred]),
+    emits("fall_back", "ModelErred", "asking", v.FallbackSelected, emit.fall_back, when=[g.fallback_left], unless=[g.fallback_barred]),
     emits("give_up", "ModelErred", "asking", v.ModelFailed, emit.model_failed, to="checking"),
     rests("asking", "auto", "asking"),
     # The reply, before it is taken.
@@ -81,6 +82,7 @@ ROWS = (
     emits("admit_clock", "any", "admitting", v.LimitReached, emit.limit("wall_clock"), to="skipping", when=[g.deadline_passed]),
     emits("admit_cap", "any", "admitting", v.LimitReached, emit.limit("tool_calls"), to="skipping", when=[g.tool_calls_spent]),
     emits("before_tool", "hook_due", "admitting", v.MiddlewareStarted, emit.before_tool, to="hooking"),
+    emits("refused", "refused", "admitting", v.ToolSkipped, emit.refused),
     emits("rewrite", "unknown", "admitting", v.UnknownToolCalled, emit.rewritten, when=[g.unknown_rewrites]),
     emits("unknown", "unknown", "admitting", v.UnknownToolCalled, emit.unknown),
     emits("invalid", "invalid", "admitting", v.ToolArgumentsRejected, emit.invalid),
@@ -89,13 +91,14 @@ ROWS = (
     # Execution and fold.
     emits("announce", "auto", "acting", v.SubAgentStarted, emit.announce, when=[g.child_unannounced]),
     emits("start", "auto", "acting", v.ToolStarted, emit.start, when=[g.may_start], unless=[g.cancel_requested, g.deadline_passed]),
-    emits("after_tool", "ToolReturned", "acting", v.MiddlewareStarted, emit.after_tool, to="hooking", when=[g.after_tool_left], unless=[g.faulted, g.cancel_requested]),
+    emits("after_tool", "ToolReturned ToolErred", "acting", v.MiddlewareStarted, emit.after_tool, to="hooking", when=[g.after_tool_left], unless=[g.faulted, g.cancel_requested]),
     emits("child_done", "ToolReturned", "acting", v.SubAgentCompleted, emit.child_done, when=[g.child_open], unless=[g.child_erred]),
     emits("child_failed", "ToolReturned ToolErred", "acting", v.SubAgentFailed, emit.child_failed(""), when=[g.child_open]),
     emits("returned", "ToolReturned", "acting", v.ToolCompleted, emit.tool_completed),
     emits("error_row", "ToolErred", "acting", v.ToolCompleted, emit.tool_completed, when=[g.error_is_result]),
     emits("tool_fails", "ToolErred", "acting", v.ToolFailed, emit.tool_failed),
     emits("child_lost", "EffectLost", "acting", v.SubAgentFailed, emit.child_failed("Lost"), when=[g.child_open]),
+    emits("lost_row", "EffectLost", "acting", v.ToolCompleted, emit.tool_completed, when=[g.error_is_result]),
     emits("lost", "EffectLost", "acting", v.ToolFailed, emit.tool_given_up("Lost")),
     emits("cancel_child", "auto", "acting", v.SubAgentFailed, emit.child_failed("Cancelled"), when=[g.cancel_requested, g.call_open, g.child_open]),
     emits("cancel_call", "auto", "acting", v.ToolFailed, emit.tool_given_up("Cancelled"), when=[g.cancel_requested, g.call_open]),

@@ -107,11 +107,14 @@ class AgentLoop:
     def resume(self, run_id: str, *, answer: str | None = None) -> LoopOutcome:
         """Go on with a run where its log stops, under the settings that it was started with.
 
-        `answer` answers the question that it ended with. Raises CannotResume, and LogError.
+        `run_id` is an id, its start, or `last`; `answer` answers the question that the run ended with.
+        Raises StoreError for a run that is not there, CannotResume, and LogError.
         """
+        # Opening a log makes its file, so who asks for a run that never was must not get that far.
+        found = self.store.find(run_id)
 
         async def interruptible() -> LoopOutcome:
-            effects = self._effects(run_id)
+            effects = self._effects(found)
             with _interrupts(effects):
                 return await self._resume(effects, answer)
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.events.vocabulary import AnyEvent, Message
-from stepfold.projections.fold_tools import config_of
+from stepfold.projections.harness_settings import config_of
 from stepfold.projections.state import Run
 from stepfold.projections.usage import Usage
 
@@ -38,7 +38,8 @@ class AgentRun(Struct, frozen=True):
 
     `text` is the final answer, `structured` the value where a response format was asked for.
     `model_calls` counts logical calls, `usage` what was billed, sub-agents included. `from_cache`
-    says that the last reply came from the response cache.
+    says that the last reply came from the response cache. `stop_reason` of a paused run is the reason
+    of the pause. `events` are those of this life of the run; the log has them all.
     """
 
     run_id: str
@@ -106,7 +107,7 @@ def status_of(run: Run) -> HarnessRunStatus:
         started=run.started_ts,
         ended=ended,
         in_flight=tuple(key for key in run.due if key.startswith(("model:", "tool:"))),
-        error=error_text(run) if run.fault else "",
+        error=(error_text(run) or run.fault) if run.fault else "",
     )
 
 
@@ -123,7 +124,7 @@ def agent_run(run: Run, events: tuple[AnyEvent, ...] = ()) -> AgentRun:
         model_calls=harness.model_calls,
         tool_calls=harness.tool_calls,
         steps=run.step,
-        stop_reason=harness.stop_reason,
+        stop_reason=harness.pause if run.status == "paused" else harness.stop_reason,
         error=run.fault,
         detail=error_text(run) if run.fault else "",
         from_cache=harness.reply is not None and harness.reply.cache == "hit",
@@ -142,7 +143,7 @@ def error_text(run: Run) -> str:
         case "Timeout" if run.harness.limit == "wall_clock":
             return f"the run's {config.wall_clock:g} s are up"
         case "ModelNotFound":
-            return "no model is registered"
+            return "no model is registered under the name that was asked for"
         case "EmptyResponse":
             return "the model's reply is blank"
         case "StructuredOutput":

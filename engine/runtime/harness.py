@@ -1,8 +1,7 @@
 """`AgentHarness`: the tool-calling loop for programs that embed it: async, recorded, steered, nested."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +14,23 @@ from stepfold.engine.runtime.agent_run import (
     AgentLoopResult,
     AgentRun,
     HarnessError,
-    agent_run,
-    status_of,
 )
 from stepfold.engine.runtime.clock import Clock
-from stepfold.engine.runtime.drive import EventLog, drive
 from stepfold.engine.runtime.harness_effects import HarnessEffects, named
+from stepfold.engine.runtime.harness_life import Life, Said
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.middleware import HOOKS, Middleware, overrides
-from stepfold.engine.runtime.reopen import CannotResume, lost, reopen
+from stepfold.engine.runtime.reopen import CannotResume
 from stepfold.engine.runtime.response_cache import ResponseCache
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
-from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy, new_run_id, resolved
+from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy, resolved
 from stepfold.engine.runtime.tools import Tool, ToolDeclarationError, tool
 from stepfold.events.configuration import HarnessConfig, MiddlewareSpec, ModelSpec
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import (
-    BLANK,
     AnyEvent,
-    CancelRequested,
     Command,
-    EffectLost,
-    Message,
-    ModelDelta,
-    RunReopened,
-    RunStarted,
-    SteeringReceived,
-    Unknown,
 )
-from stepfold.projections.effects import AskModel
-from stepfold.projections.fold_tools import STEERING
-from stepfold.projections.state import Run
 
 
 class RunEnded(Struct, frozen=True):
@@ -97,7 +82,7 @@ class AgentHarness:
         state: Any = None,
         context: Any = None,
         config: RunConfig | None = None,
-        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+        messages: Sequence[Said] = (),
     ) -> AgentRun:
         """Run to the end. Raises HarnessError, which carries the partial run."""
         return (await self.invoke_with_status(state, context, config, messages)).run
@@ -107,10 +92,10 @@ class AgentHarness:
         state: Any = None,
         context: Any = None,
         config: RunConfig | None = None,
-        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+        messages: Sequence[Said] = (),
     ) -> AgentLoopResult:
         """As `invoke`, with a compact status beside the run. A paused run is a result, no error."""
-        life = _Life(self, state, context, config or RunConfig(), stream=False)
+        life = Life(self, state, context, config or RunConfig(), stream=False)
         return _settled(await life.begin(messages))
 
     async def stream(
@@ -118,14 +103,14 @@ class AgentHarness:
         state: Any = None,
         context: Any = None,
         config: RunConfig | None = None,
-        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+        messages: Sequence[Said] = (),
     ) -> AsyncIterator[AnyEvent | RunEnded]:
         """The events as they are recorded, model deltas among them, and then exactly one `RunEnded`.
 
         Leaving the iteration early cancels the run.
         """
         items: asyncio.Queue[AnyEvent | RunEnded] = asyncio.Queue()
-        life = _Life(self, state, context, config or RunConfig(), stream=True, told=items.put_nowait)
+        life = Life(self, state, context, config or RunConfig(), stream=True, told=items.put_nowait)
 
         async def run() -> None:
             result = await life.begin(messages)
@@ -154,23 +139,23 @@ class AgentHarness:
         config: RunConfig | None = None,
         commands: Sequence[Command] = (Command("resume"),),
     ) -> AgentLoopResult:
-        """Go on with a recorded run, paused or cut off, from its log alone. Raises CannotResume, HarnessError.
+        """Go on with a recorded run, paused or cut off, from its log. Raises CannotResume, HarnessError.
 
-        `commands` are given to a paused run; the handle that recorded the run must have allowed them.
+        `commands` are given to a paused run, and come from its owner: no handle's allow-list holds for them.
         """
-        life = _Life(self, state, context, replace(config or RunConfig(), run_id=run_id), stream=False)
+        life = Life(self, state, context, replace(config or RunConfig(), run_id=run_id), stream=False)
         if self._store is None or not self._store.path_of(run_id).exists():
             raise CannotResume(f"run {run_id}: nothing of it is recorded in this harness's store")
         return _settled(await life.again(commands))
 
     async def continue_or_begin(
-        self, state: Any, context: Any, config: RunConfig, messages: Sequence[Message | Mapping[str, Any] | str]
+        self, state: Any, context: Any, config: RunConfig, messages: Sequence[Said]
     ) -> AgentRun:
         """As `invoke`, but a run of that id which is recorded already goes on where its log stops.
 
         So a parent that is resumed in the middle of a sub-agent's run does not run it twice.
         """
-        life = _Life(self, state, context, config, stream=False)
+        life = Life(self, state, context, config, stream=False)
         if self._store is None or not self._store.path_of(life.run_id).exists():
             return _settled(await life.begin(messages)).run
         return _settled(await life.again(())).run
@@ -180,7 +165,7 @@ class AgentHarness:
         state: Any = None,
         context: Any = None,
         config: RunConfig | None = None,
-        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+        messages: Sequence[Said] = (),
     ) -> AgentRun:
         """`invoke` for programs without an event loop."""
         return asyncio.run(self.invoke(state, context, config, messages))
@@ -190,7 +175,7 @@ class AgentHarness:
         state: Any = None,
         context: Any = None,
         config: RunConfig | None = None,
-        messages: Sequence[Message | Mapping[str, Any] | str] = (),
+        messages: Sequence[Said] = (),
     ) -> AgentLoopResult:
         """`invoke_with_status` for programs without an event loop."""
         return asyncio.run(self.invoke_with_status(state, context, config, messages))
@@ -227,7 +212,7 @@ class AgentHarness:
         """Where a run is recorded."""
         return MemoryLog() if self._store is None else RunLog(self._store, run_id)
 
-    def effects(self, life: "_Life") -> LiveEffects:
+    def effects(self, life: Life) -> LiveEffects:
         """The hands of a run."""
         hands = HarnessEffects(
             models=self.models,
@@ -240,123 +225,6 @@ class AgentHarness:
             delta=life.delta,
         )
         return LiveEffects(hands.perform, run_id=life.run_id, clock=self._clock)
-
-
-class _Life:
-    """One process's part of a run: the wiring between harness, mailbox, log, steering and stream."""
-
-    def __init__(
-        self,
-        harness: AgentHarness,
-        state: Any,
-        data: Any,
-        config: RunConfig,
-        *,
-        stream: bool,
-        told: Callable[[Any], None] | None = None,
-    ) -> None:
-        self.state = state
-        self.data = data
-        self.config = config
-        self.run_id = config.run_id or new_run_id()
-        self._harness = harness
-        self._stream = stream
-        self._told = told
-        self._run = Run()
-        self._effects = harness.effects(self)
-
-    def delta(self, piece: ModelDelta, effect: AskModel) -> None:
-        """A streamed piece goes to whoever listens, and into the log only if that was asked for."""
-        if getattr(self._run.config, "record_deltas", False):
-            self._effects.push(piece)
-        elif self._told is not None:
-            self._told(replace(piece, run_id=self.run_id, step=self._run.step, key=effect.key))
-
-    def cancel(self, reason: str) -> None:
-        """Ask the run for its end."""
-        self._effects.push(CancelRequested(*BLANK, reason=reason))
-
-    async def begin(self, messages: Sequence[Message | Mapping[str, Any] | str]) -> AgentLoopResult:
-        """The first life."""
-        self._effects.push(
-            RunStarted(
-                *BLANK,
-                config=self._harness.configuration(self.config, stream=self._stream),
-                engine=version("stepfold"),
-                input=tuple(_message(message) for message in messages),
-                parent=self.config.parent,
-                parent_call=self.config.parent_call,
-            )
-        )
-        log = self._harness.log(self.run_id)
-        return await self._drive(log)
-
-    async def again(self, commands: Sequence[Command]) -> AgentLoopResult:
-        """A later life."""
-        log = self._harness.log(self.run_id)
-        assert isinstance(log, RunLog)
-        reopened = reopen(log.recorded(), log)
-        self._run = reopened.run
-        if not self._run.due:
-            log.close()
-            return AgentLoopResult(agent_run(self._run), status_of(self._run))
-        self._effects.push(RunReopened(*BLANK))
-        for key in lost(self._run, reopened.suspects):
-            self._effects.push(EffectLost(*BLANK), key)
-        if STEERING in self._run.due and commands:
-            self._effects.push(SteeringReceived(*BLANK, commands=tuple(commands)))
-        return await self._drive(log)
-
-    async def _drive(self, log: RunLog | MemoryLog) -> AgentLoopResult:
-        stops = [outlet.listen(self._hear) for outlet in (self.config.cancellation, self.config.steering) if outlet]
-        told = _Told(log, self._told)
-        if isinstance(log, RunLog):
-            self._effects.before_once = log.sync
-        try:
-            await self._to_the_end(told)
-        finally:
-            for stop in stops:
-                stop()
-            await self._effects.close()
-            if isinstance(log, RunLog):
-                log.close()
-        events = tuple(event for event in told.events if not isinstance(event, Unknown))
-        return AgentLoopResult(agent_run(self._run, events), status_of(self._run))
-
-    async def _to_the_end(self, log: EventLog) -> None:
-        """Drive; when this task is cancelled, end the run cancelled first, so that its log is whole."""
-        driving = asyncio.create_task(drive(self._run, self._effects, log))
-        try:
-            await asyncio.shield(driving)
-        except asyncio.CancelledError:
-            if not driving.done():
-                self.cancel("the task was cancelled")
-                await driving
-            raise
-
-    def _hear(self, batch: tuple[Command, ...]) -> None:
-        if batch and batch[0].name == "cancel" and self.config.steering is None:
-            self.cancel(batch[0].text)
-            return
-        self._effects.push(SteeringReceived(*BLANK, commands=batch))
-
-
-class _Told:
-    """A log that also tells a stream, and keeps the events for the result."""
-
-    def __init__(self, log: EventLog, told: Callable[[Any], None] | None) -> None:
-        self._log = log
-        self._told = told
-        self.events: list[AnyEvent | Unknown] = []
-
-    def record(self, event: AnyEvent | Unknown) -> None:
-        self._log.record(event)
-        self.events.append(event)
-        if self._told is not None:
-            self._told(event)
-
-    def flush(self) -> None:
-        self._log.flush()
 
 
 class _Crash(Struct):
@@ -400,13 +268,3 @@ def _spec(model: Model) -> ModelSpec:
         structured=bool(getattr(model, "supports_structured", False)),
         identity=str(getattr(model, "identity", "")),
     )
-
-
-def _message(message: Message | Mapping[str, Any] | str) -> Message:
-    if isinstance(message, Message):
-        return message
-    if isinstance(message, str):
-        return Message("user", message)
-    return Message(str(message["role"]), str(message.get("content") or ""), tool_call_id=str(message.get("tool_call_id", "")))
-
-

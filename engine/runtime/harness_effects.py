@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any
 
@@ -13,7 +14,15 @@ from stepfold.engine.core.arguments import visible_schema
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.hooks import call_hook, injected_into, request_messages
 from stepfold.engine.runtime.live import Landing
-from stepfold.engine.runtime.middleware import CallRequest, Middleware, RunContext, overrides
+from stepfold.engine.runtime.middleware import (
+    CallRequest,
+    Cancelled,
+    Interrupted,
+    Middleware,
+    MiddlewareError,
+    RunContext,
+    overrides,
+)
 from stepfold.engine.runtime.response_cache import ResponseCache, cache_key, is_history_free
 from stepfold.engine.runtime.tools import Tool, text_of
 from stepfold.events.configuration import Manifest, ModelSpec
@@ -27,17 +36,22 @@ from stepfold.events.vocabulary import (
     ToolReturned,
 )
 from stepfold.projections.effects import AskModel, CallHook, CallTool
+from stepfold.projections.fold_calls import child_id
+from stepfold.projections.fold_hooks import request_change
 from stepfold.projections.fold_shared import slot_of
-from stepfold.projections.fold_tools import child_id, config_of, request_change
+from stepfold.projections.harness_settings import config_of
 from stepfold.projections.state import Run
 
 ON_ERROR_SECONDS = 5.0
 """How long a failed run waits for one `on_error` hook: nothing else bounds it any more."""
 
-FATAL = ("Cancelled", "Interrupted", "MiddlewareError", "CancelledError")
-"""Exceptions that no policy turns into a result, by the name of their class."""
-
-Delta = Callable[[str], None]
+FATAL: dict[type[BaseException], str] = {
+    Cancelled: "Cancelled",
+    asyncio.CancelledError: "Cancelled",
+    Interrupted: "Interrupted",
+    MiddlewareError: "Middleware",
+}
+"""Exceptions that no policy turns into a result, and the kind that they give the run."""
 
 
 class HarnessEffects:
@@ -129,28 +143,47 @@ class HarnessEffects:
         self, model: Model, request: Request, effect: AskModel, run: Run, stream: bool
     ) -> Landing:
         key = self._cache_key(request, run)
-        if key and self._cache is not None:
-            kept = self._cache.get(key)
-            if kept is not None:
-                return replace(kept, cache="hit")
+        kept = self._kept(key)
+        if kept is not None:
+            return replace(kept, cache="hit")
 
-        async def ask(asked: Request) -> Any:
+        pieces: list[str] = []
+
+        async def innermost(asked: Request) -> Any:
             if stream:
-                return await self._streamed(model, asked, effect, run)
+                return await self._streamed(model, asked, effect, run, pieces)
             reply = model.reply(asked)
             return await reply if isawaitable(reply) else reply
 
+        ask: Callable[[Request], Awaitable[Any]] = innermost
         for wrap in reversed(self._model_wraps):
             ask = _wrapped_model(wrap, ask)
-        landed = await ask(request)
+        try:
+            landed = await ask(request)
+        except tuple(FATAL) as error:
+            if _is_own_end(error):
+                raise
+            return ModelErred(*BLANK, error=FATAL[_fatal_class(error)], detail=_one_line(error))
         if not isinstance(landed, ModelReplied):
             return landed if isinstance(landed, ModelErred) else _no_reply(landed)
+        if key and self._cache is not None:
+            # Only the first model of the list writes: what a fallback said is not that model's answer.
+            if effect.model == config_of(run).models[0].name:
+                with suppress(Exception):
+                    self._cache.put(key, landed)
+            landed = replace(landed, cache="miss")
+        # Where the pieces are in the log, they hold the text; but a wrap may have made another of it.
+        if pieces and config_of(run).record_deltas and landed.text == "".join(pieces):
+            return replace(landed, text="", streamed=True)
+        return landed
+
+    def _kept(self, key: str) -> ModelReplied | None:
         if not key or self._cache is None:
-            return landed
-        # Only the first model of the list writes: what a fallback said is not that model's answer.
-        if effect.model == config_of(run).models[0].name:
-            self._cache.put(key, landed)
-        return replace(landed, cache="miss")
+            return None
+        # Whatever goes wrong with a cache is a miss: it may be anybody's class.
+        with suppress(Exception):
+            return self._cache.get(key)
+        return None
 
     def _cache_key(self, request: Request, run: Run) -> str:
         if self._cache is None or not is_history_free(request):
@@ -161,20 +194,22 @@ class HarnessEffects:
             request, identity=spec.identity or spec.name, stream=config.stream, namespace=config.namespace
         )
 
-    async def _streamed(self, model: Any, request: Request, effect: AskModel, run: Run) -> Landing:
+    async def _streamed(
+        self, model: Any, request: Request, effect: AskModel, run: Run, pieces: list[str]
+    ) -> Landing:
         context = self._context(run)
         async for piece in model.stream(request):
             if not isinstance(piece, ModelDelta):
-                landed: Landing = piece
-                recorded = config_of(run).record_deltas and isinstance(landed, ModelReplied)
-                return replace(landed, text="", streamed=True) if recorded else landed  # type: ignore[arg-type]
+                landing: Landing = piece
+                return landing
+            pieces.append(piece.text)
             for middleware in self._delta_hooks:
-                result = middleware.on_delta(context, piece.text)
-                if isawaitable(result):
-                    await result
+                await _delta_hook(middleware, context, piece.text)
             if self._delta is not None:
                 self._delta(piece, effect)
-        return ModelErred(*BLANK, error="bad_response", detail="the stream ended without a reply", retryable=True)
+        return ModelErred(
+            *BLANK, error="bad_response", detail="the stream ended without a reply", retryable=True
+        )
 
     # --- tools ----------------------------------------------------------------------------------------
 
@@ -198,23 +233,28 @@ class HarnessEffects:
             )
 
     async def _called(self, tool: Tool, effect: CallTool, context: RunContext) -> Landing:
-        async def call(request: CallRequest) -> Any:
+        async def innermost(request: CallRequest) -> Any:
             arguments = msgspec.json.decode(request.arguments or "{}")
             whole = injected_into(arguments, tool.manifest.hidden, self._injected)
             if tool.is_async:
                 return await tool.call(whole, context)
             return await asyncio.to_thread(tool.call, whole, context)
 
+        call: Callable[[CallRequest], Awaitable[Any]] = innermost
         for wrap in reversed(self._tool_wraps):
             call = _wrapped_tool(wrap, call)
         request = CallRequest(effect.call_id, effect.name, effect.arguments.decode("utf-8", "surrogatepass"))
         try:
             result = await call(request)
+        except tuple(FATAL) as error:
+            if _is_own_end(error):
+                raise
+            kind = FATAL[_fatal_class(error)]
+            return ToolErred(*BLANK, error=kind, detail=str(error), fatal=True)
         except Exception as error:
-            kind = type(error).__name__
-            fatal = kind in FATAL or bool(getattr(error, "fatal", False))
-            name = "Middleware" if kind == "MiddlewareError" else getattr(error, "kind", kind)
-            return ToolErred(*BLANK, error=str(name), detail=str(error), fatal=fatal)
+            fatal = bool(getattr(error, "fatal", False))
+            kind = str(getattr(error, "kind", type(error).__name__))
+            return ToolErred(*BLANK, error=kind, detail=str(error), fatal=fatal)
         if isinstance(result, ToolReturned | ToolErred):
             return result
         text = text_of(result)
@@ -244,11 +284,36 @@ class HarnessEffects:
         )
 
 
+def _fatal_class(error: BaseException) -> type[BaseException]:
+    return next(kind for kind in FATAL if isinstance(error, kind))
+
+
+def _is_own_end(error: BaseException) -> bool:
+    """Whether the effect is being cancelled from outside: then there is nothing to hand back."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+async def _delta_hook(middleware: Middleware, context: RunContext, text: str) -> None:
+    try:
+        result = middleware.on_delta(context, text)
+        if isawaitable(result):
+            await result
+    except Exception as error:
+        raise MiddlewareError(f"{type(middleware).__name__}: {error}") from error
+
+
 def _no_reply(landed: Any) -> ModelErred:
     return ModelErred(*BLANK, error="bad_response", detail=f"a wrap gave {type(landed).__name__}, no reply")
 
 
-def _wrapped_model(wrap: Middleware, inner: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Any]]:
+def _wrapped_model(
+    wrap: Middleware, inner: Callable[[Request], Awaitable[Any]]
+) -> Callable[[Request], Awaitable[Any]]:
     return lambda request: wrap.wrap_model(request, inner)
 
 

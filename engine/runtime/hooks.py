@@ -18,7 +18,8 @@ from stepfold.engine.runtime.middleware import (
 )
 from stepfold.events.vocabulary import BLANK, NULL, HookReturned, Message, ToolErred, ToolReturned
 from stepfold.projections.effects import CallHook
-from stepfold.projections.fold_tools import (
+from stepfold.projections.fold_calls import row_text
+from stepfold.projections.fold_hooks import (
     CallChange,
     FinalChange,
     MessagesChange,
@@ -70,8 +71,9 @@ def _subject(hook: str, run: Run) -> Any:
             return CallRequest(slot.call_id, slot.name, slot.arguments.decode("utf-8", "replace"))
         case "after_tool":
             slot = _slot(run)
-            content, error = _landed(slot)
-            return CallResult(content, error)
+            landed = slot.patch or slot.landed
+            error = landed.error if isinstance(landed, ToolReturned | ToolErred) else ""
+            return CallResult(row_text(run, slot), error)
         case "after_agent":
             reply = run.harness.reply
             text = run.harness.final if run.harness.final is not None else (reply.text if reply else "")
@@ -95,13 +97,14 @@ def _change(hook: str, subject: Any, run: Run) -> Any:
     """What the subject would mean as a change; compared before and after the hook."""
     match hook:
         case "before_agent":
-            return MessagesChange(tuple(subject[len(run.history.turns) :]))
+            keep = _common(run.history.turns, subject)
+            return MessagesChange(-1 if keep == len(run.history.turns) else keep, tuple(subject[keep:]))
         case "before_model":
             return _request_difference(subject, run)
         case "after_model":
             return ReplyChange(subject.text, tuple(subject.tool_calls))
         case "before_tool":
-            return CallChange(subject.name, subject.arguments)
+            return CallChange(subject.name, subject.arguments, subject.refusal)
         case "after_tool":
             return ResultChange(subject.content, subject.error)
         case "after_agent":
@@ -112,11 +115,7 @@ def _change(hook: str, subject: Any, run: Run) -> Any:
 
 def _request_difference(request: ModelRequest, run: Run) -> RequestChange:
     turns = run.history.turns
-    keep = 0
-    for turn, message in zip(turns, request.messages, strict=False):
-        if turn is not message and turn != message:
-            break
-        keep += 1
+    keep = _common(turns, request.messages)
     whole = keep == len(turns)
     return RequestChange(
         keep=-1 if whole else keep,
@@ -124,6 +123,15 @@ def _request_difference(request: ModelRequest, run: Run) -> RequestChange:
         model="" if request.model == _first_model(run) else request.model,
         max_tokens=None if request.max_tokens == _max_tokens(run) else request.max_tokens,
     )
+
+
+def _common(turns: Sequence[Message], messages: Sequence[Message]) -> int:
+    count = 0
+    for turn, message in zip(turns, messages, strict=False):
+        if turn is not message and turn != message:
+            break
+        count += 1
+    return count
 
 
 def _first_model(run: Run) -> str:
@@ -139,17 +147,8 @@ def _slot(run: Run) -> Slot:
     return run.slots[run.harness.hook[2]]
 
 
-def _landed(slot: Slot) -> tuple[str, str]:
-    landed = slot.patch or slot.landed
-    match landed:
-        case ToolReturned():
-            return landed.content, landed.error
-        case ToolErred():
-            return landed.detail, landed.error
-        case _:
-            return "", ""
-
-
-def injected_into(arguments: dict[str, Any], hidden: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+def injected_into(
+    arguments: dict[str, Any], hidden: Sequence[str], values: Mapping[str, Any]
+) -> dict[str, Any]:
     """The arguments with the host's values: the tool gets them, the log does not."""
     return {**arguments, **{name: values[name] for name in hidden if name in values}}

@@ -1,4 +1,4 @@
-"""Live effects: a mailbox. What is due is started, what is gone from due is cancelled, what lands is handed on."""
+"""Live effects, a mailbox: what is due is started, what is gone is cancelled, what lands is handed on."""
 
 import asyncio
 from collections import deque
@@ -37,6 +37,9 @@ Landing = ObservedEvent
 Perform = Callable[[Any, Run], Landing | Awaitable[Landing]]
 """Carries out one effect, at once or in its own time. What it raises lands as that effect's failure."""
 
+LEAVING_SECONDS = 10.0
+"""How long a run's end waits for what was cancelled to clean up (a sub-agent to close its log)."""
+
 BATCHES_WITHOUT_A_BREATH = 50
 """After so many batches that never waited, the event loop gets a turn: Ctrl-C must be heard."""
 
@@ -64,6 +67,7 @@ class LiveEffects:
         self._listening = listening
         self._mailbox: deque[tuple[str, str, Landing]] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._started: set[str] = set()
         self._arrived: asyncio.Event | None = None
         self.run_id = run_id
@@ -99,14 +103,15 @@ class LiveEffects:
 
     async def close(self) -> None:
         """Cancel whatever still flies, and wait until it is gone."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        leaving = {*self._leaving, *self._tasks.values()}
         self._tasks.clear()
+        if leaving:
+            await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
 
     def _go_on_from(self, moment: int) -> None:
-        """The clock of an earlier life may have been ahead of ours, also of what is in the mailbox already."""
+        """An earlier life's clock may have been ahead of ours, also of what is in the mailbox already."""
         self._timestamps.not_before(moment)
         floor = self._timestamps.stamp(moment)
         self._mailbox = deque((key, max(ts, floor), event) for key, ts, event in self._mailbox)
@@ -174,7 +179,10 @@ class LiveEffects:
         if not self._tasks:
             return
         for key in [key for key in self._tasks if key not in run.due]:
-            self._tasks.pop(key).cancel()
+            task = self._tasks.pop(key)
+            task.cancel()
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
             self._started.discard(key)
 
     async def _arrival(self) -> None:

@@ -27,6 +27,14 @@ class MiddlewareError(Exception):
     """What a middleware raises to end the run, with a reason for people."""
 
 
+class Cancelled(Exception):
+    """What a tool or a wrap raises to end the run as cancelled. No policy turns it into a result."""
+
+
+class Interrupted(Exception):
+    """What a tool or a wrap raises to end the run for a person to look at; no result, whatever the policy."""
+
+
 class RunContext:
     """What a hook or a tool knows of the run it serves.
 
@@ -96,6 +104,11 @@ class CallRequest:
         self.call_id = call_id
         self.name = name
         self.arguments = arguments
+        self.refusal = ""
+
+    def refuse(self, text: str) -> None:
+        """Answer the call with `text` instead of running it. The run goes on, and the call does not count."""
+        self.refusal = text or "refused"
 
 
 class CallResult:
@@ -127,7 +140,7 @@ class Middleware:
     name: str = ""
 
     def before_agent(self, context: RunContext, messages: list[Message]) -> Any:
-        """Once, before the first model call. Messages appended here stay in the run."""
+        """Once, before the first model call. What changes in the list of messages stays in the run."""
 
     def before_model(self, context: RunContext, request: ModelRequest) -> Any:
         """Before each model call. What changes here holds for this request alone."""
@@ -136,7 +149,7 @@ class Middleware:
         """After each reply, before it is taken."""
 
     def before_tool(self, context: RunContext, call: CallRequest) -> Any:
-        """Before each call is admitted. Raise MiddlewareError to refuse the run, not only the call."""
+        """Before each call is admitted. `call.refuse(text)` answers it; MiddlewareError ends the run."""
 
     def after_tool(self, context: RunContext, call: CallRequest, result: CallResult) -> Any:
         """After each result, before it is folded."""

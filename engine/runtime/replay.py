@@ -138,7 +138,7 @@ class RecordedRun:
 
     def _compare(self, event: Any, computed: bytes) -> None:
         assert self._next is not None
-        recorded = self._next.event
+        recorded: Any = self._next.event
         self._refuse_newer(recorded)
         # Lines of an older version, or with fields that this engine doesn't know, agree when their
         # canonical form does.

@@ -5,10 +5,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from stepfold.engine.runtime.steering import CancellationToken, SteeringHandle
 from stepfold.events.configuration import (
+    NULL,
     Generation,
     HarnessConfig,
     Manifest,
@@ -16,7 +17,6 @@ from stepfold.events.configuration import (
     ModelSpec,
     Retry,
 )
-from stepfold.events.vocabulary import NULL, Raw
 
 
 class ResponseFormat(Struct, frozen=True):
@@ -61,7 +61,8 @@ class RunPolicy(Struct, frozen=True, kw_only=True):
 class RunConfig(Struct, frozen=True, kw_only=True):
     """What holds for one run. An explicit cap and the policy's: the stricter wins.
 
-    `injected` are the host's values for arguments that tools declare hidden; they never enter the log.
+    `model` names the model to ask first. `injected` are the host's values for arguments that tools
+    declare hidden; they never enter the log.
     """
 
     run_id: str = ""
@@ -96,7 +97,7 @@ def resolved(
 ) -> HarnessConfig:
     """What `RunStarted` records: one configuration, nothing left to resolve."""
     wanted = policy.response_format
-    ordered = sorted(models, key=lambda model: model.name != config.model) if config.model else list(models)
+    ordered = _ordered(models, config.model)
     return HarnessConfig(
         models=tuple(ordered),
         manifests=tuple(manifests),
@@ -126,6 +127,15 @@ def resolved(
         response_strategy=_strategy(wanted, ordered),
         namespace=policy.namespace,
     )
+
+
+def _ordered(models: Sequence[ModelSpec], wanted: str) -> list[ModelSpec]:
+    """The fallback list with the wanted model first; none at all when there is none of that name."""
+    if not wanted:
+        return list(models)
+    if all(model.name != wanted for model in models):
+        return []
+    return sorted(models, key=lambda model: model.name != wanted)
 
 
 def _whole(cap: float | None) -> int:

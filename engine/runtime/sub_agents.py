@@ -15,6 +15,8 @@ _SCHEMA = Raw(
 )
 LIMITS = frozenset({"LimitExceeded", "Timeout", "NoProgress"})
 """Ends of a sub-agent that its parent's model may react to."""
+NEVER_SWALLOWED = frozenset({"Cancelled", "Interrupted", "Middleware"})
+"""Ends that reach the parent as they are, whatever its policy says of tool errors."""
 
 
 def sub_agent(harness: AgentHarness, *, name: str, description: str) -> Tool:
@@ -30,7 +32,9 @@ def sub_agent(harness: AgentHarness, *, name: str, description: str) -> Tool:
         cap = min(context.max_depth, harness.policy.max_depth)
         if depth > cap:
             return ToolReturned(
-                *BLANK, content=f"Error: the sub-agent would run at depth {depth}, and {cap} is the limit", error="DepthExceeded"
+                *BLANK,
+                content=f"Error: the sub-agent would run at depth {depth}, and {cap} is the limit",
+                error="DepthExceeded",
             )
         config = RunConfig(
             run_id=context.child_run_id,
@@ -46,7 +50,9 @@ def sub_agent(harness: AgentHarness, *, name: str, description: str) -> Tool:
             return _landing_of(error)
         return ToolReturned(*BLANK, content=result.text or "", child=_usage(result))
 
-    manifest = Manifest(name=name, description=description, schema=_SCHEMA, idempotency="idempotent", child=True)
+    manifest = Manifest(
+        name=name, description=description, schema=_SCHEMA, idempotency="idempotent", child=True
+    )
     return Tool(manifest, delegate, takes_context="context", child=harness)
 
 
@@ -55,10 +61,11 @@ def _landing_of(error: HarnessError) -> ToolReturned | ToolErred:
     if error.kind in LIMITS:
         text = f"Error: the sub-agent hit its configured run limit: {error.detail}"
         return ToolReturned(*BLANK, content=text, error=error.kind, child=usage)
-    return ToolErred(*BLANK, error=error.kind, detail=error.detail, child=usage)
+    return ToolErred(
+        *BLANK, error=error.kind, detail=error.detail, fatal=error.kind in NEVER_SWALLOWED, child=usage
+    )
 
 
 def _usage(run: AgentRun) -> ChildUsage:
     usage = run.usage
     return ChildUsage(usage.model_calls, usage.input_tokens, usage.output_tokens, usage.cost)
-

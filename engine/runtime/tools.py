@@ -42,9 +42,8 @@ class Tool:
         self.manifest = manifest
         self.child = child
         self.timeout = timeout
-        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)
-        )
+        # A callable object is async when its `__call__` is, which hangs on its class.
+        self.is_async = any(inspect.iscoroutinefunction(f) for f in (function, type(function).__call__))
         self._function = function
         self._takes_context = takes_context
         self._decoder = decoder
@@ -116,7 +115,9 @@ def _parameters(
             continue
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
             if annotated:
-                raise ToolDeclarationError(f"the tool {name!r} takes *{parameter.name}: name its arguments, or give a schema")
+                raise ToolDeclarationError(
+                    f"the tool {name!r} takes *{parameter.name}: name its arguments, or give a schema"
+                )
             continue
         if annotated and parameter.name not in hints:
             raise ToolDeclarationError(f"the tool {name!r}: annotate {parameter.name!r}, or give a schema")

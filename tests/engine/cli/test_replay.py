@@ -1,122 +1,194 @@
-"""`stepfold replay`: what it says of each trace, of many, and which exit code it gives."""
+"""`stepfold replay`: identical, diverged, unreadable, torn, newer; files, folders and runs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
 
-from stepfold.engine.cli.replay import ALONE_AT_MOST, replay
-from stepfold.engine.runtime.replay import first_difference
-
-LINES = (
-    (Path(__file__).parents[3] / "replay_fixtures" / "fixes_a_failing_test" / "log.jsonl")
-    .read_bytes()
-    .splitlines()
-)
-SECTIONS = next(n for n, line in enumerate(LINES) if b'"ContextBuilt"' in line and b'"sections"' in line)
+from tests.engine.cli.projects import FINISH, LOAD_FILES, REPAIR, VERIFY, Command, Project
 
 
-def trace(path: Path, lines: list[bytes] = LINES) -> str:
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    return str(path)
+@pytest.fixture
+def trace(project: Project) -> Path:
+    """The log of a completed run."""
+    assert project.run(LOAD_FILES, "prose", VERIFY, REPAIR, VERIFY, FINISH).code == 0
+    return project.trace
 
 
-def planted(path: Path) -> str:
-    fields = json.loads(LINES[SECTIONS])
-    fields["sections"][2]["digest"] = "planted"
-    lines = [*LINES]
-    lines[SECTIONS] = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-    return trace(path, lines)
+def edited(trace: Path, kind: str, change: Callable[[dict[str, Any]], None]) -> tuple[Path, int]:
+    """A copy of a log with the first event of a kind changed, and that event's seq."""
+    lines = [json.loads(line) for line in trace.read_bytes().splitlines()]
+    event = next(line for line in lines if line["kind"] == kind)
+    change(event)
+    path = trace.parents[3] / "edited.jsonl"
+    path.write_bytes(
+        b"".join(
+            json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for line in lines
+        )
+    )
+    return path, event["seq"]
 
 
-def said(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(replay, arguments, standalone_mode=False)
-    assert result.return_value == code, result.output
-    return result
+def test_an_untouched_log_is_identical(project: Project, trace: Path) -> None:
+    result = project.ask("replay", trace, "--json")
+
+    assert result.code == 0
+    assert result.json == {"trace": str(trace), "verdict": "identical", "events": len(project.events())}
+    assert project.ask("replay", "last").text.startswith("identical")
 
 
-def test_a_change_inside_a_field_is_told_by_its_path_with_the_rows_that_fired(tmp_path: Path) -> None:
-    verdict = json.loads(said(planted(tmp_path / "r.jsonl"), "--json", code=3).stdout)
+def test_an_edited_decision_is_shown_side_by_side(stepfold: Command, trace: Path) -> None:
+    path, seq = edited(trace, "EvidenceRecorded", lambda event: event.update(passed=True))
 
-    assert (verdict["seq"], verdict["kind"]) == (SECTIONS, "ContextBuilt")
-    assert (verdict["field"], verdict["recorded"]) == ("sections.2.digest", "planted")
-    assert verdict["row"] == {"recorded": "pack", "computed": "pack"}
-    assert verdict["caused_by"]["seq"] < SECTIONS
+    result = stepfold("replay", path, "--json")
 
-
-def test_people_see_both_sides_and_the_rows(tmp_path: Path) -> None:
-    text = said(planted(tmp_path / "r.jsonl"), code=3).stdout
-
-    assert "ContextBuilt.sections.2.digest" in text
-    assert '  recorded  "planted"' in text
-    assert "  row       recorded pack, computed pack" in text
+    assert result.code == 3
+    verdict = result.json
+    assert list(verdict) == ["trace", "verdict", "seq", "kind", "field", "recorded", "computed", "caused_by"]
+    assert (verdict["verdict"], verdict["seq"], verdict["kind"]) == ("diverged", seq, "EvidenceRecorded")
+    assert (verdict["field"], verdict["recorded"], verdict["computed"]) == ("passed", True, False)
+    assert verdict["caused_by"] == {
+        "seq": seq - 1,
+        "kind": "CheckReturned",
+        "key": verdict["caused_by"]["key"],
+    }
+    for_people = stepfold("replay", path)
+    assert for_people.code == 3
+    assert "recorded  true" in for_people.text
+    assert "computed  false" in for_people.text
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("kind", "field", "value"),
     [
-        (b'"v":1', b'"v":99', "newer"),
-        (b'"kind":"ModelStarted"', b'"kind":"FutureKind"', "newer"),
-        (b'{"kind"', b"kind", "not a JSON object"),
+        ("ModelStarted", "digest", "0000000000000000"),
+        ("ActionParsed", "name", "finish"),
+        ("ActionRejected", "error", "Empty"),
+        ("CapabilitiesLoaded", "loaded", ["fs.read"]),
+        ("RunFinished", "status", "failed"),
     ],
 )
-def test_newer_and_damaged_are_told_apart(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
-    at = next(n for n, line in enumerate(LINES) if b'"ModelStarted"' in line)
-    lines = [line.replace(old, new, 1) if n == at else line for n, line in enumerate(LINES)]
+def test_any_decided_field_is_compared(
+    stepfold: Command, trace: Path, kind: str, field: str, value: object
+) -> None:
+    path, seq = edited(trace, kind, lambda event: event.update({field: value}))
 
-    verdict = json.loads(said(trace(tmp_path / "r.jsonl", lines), "--json", code=2).stdout)
+    verdict = stepfold("replay", path, "--json").json
 
-    assert (verdict["verdict"], verdict["line"]) == ("unreadable", at + 1)
-    assert why in verdict["why"]
-    assert ("newer" in verdict["why"]) == (why == "newer")
-
-
-def test_many_traces_are_summed_up_in_order_with_the_worst_exit_code(tmp_path: Path) -> None:
-    names = [f"{n:02}.jsonl" for n in range(ALONE_AT_MOST + 3)]
-    for name in names[2:]:
-        trace(tmp_path / name)
-    planted(tmp_path / names[0])
-    trace(tmp_path / names[1], [b"nothing"])
-
-    verdicts = [json.loads(line) for line in said(str(tmp_path), "--json", code=3).stdout.splitlines()]
-    last = said(str(tmp_path), code=3).stdout.splitlines()[-1]
-
-    assert [Path(verdict["trace"]).name for verdict in verdicts] == names
-    assert [verdict["verdict"] for verdict in verdicts[:3]] == ["diverged", "unreadable", "identical"]
-    assert last == f"{len(names)} traces: {len(names) - 2} identical, 1 unreadable, 1 diverged"
+    assert (verdict["verdict"], verdict["seq"], verdict["kind"], verdict["field"], verdict["recorded"]) == (
+        "diverged",
+        seq,
+        kind,
+        field,
+        value,
+    )
 
 
-def test_unreadable_alone_is_2_and_identical_alone_is_0(tmp_path: Path) -> None:
-    good = trace(tmp_path / "good.jsonl")
+def test_an_edited_reply_shows_in_what_follows_from_it(stepfold: Command, trace: Path) -> None:
+    path, seq = edited(trace, "ModelReplied", lambda event: event.update(text="no JSON any more"))
 
-    assert said(good).stdout.startswith("identical")
-    assert said(good, trace(tmp_path / "bad.jsonl", [b"nothing"]), code=2)
+    result = stepfold("replay", path, "--json")
 
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=8,
-)
+    assert result.code == 3
+    assert result.json["seq"] > seq
+    assert result.json["caused_by"]["seq"] == seq
 
 
-def followed(value: object, path: str) -> object:
-    for name in path.split(".") if path else ():
-        match value:
-            case dict():
-                value = value.get(name)
-            case list():
-                value = value[int(name)]
-    return value
+def test_a_line_that_is_none_is_named(stepfold: Command, trace: Path, tmp_path: Path) -> None:
+    lines = trace.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(b"".join([*lines[:4], b"{nonsense}\n", *lines[5:]]))
+
+    result = stepfold("replay", path, "--json")
+
+    assert result.code == 2
+    assert list(result.json) == ["trace", "verdict", "line", "why"]
+    assert (result.json["verdict"], result.json["line"]) == ("unreadable", 5)
 
 
-@given(JSON, JSON)
-def test_a_path_leads_to_both_sides_of_a_difference(was: object, now: object) -> None:
-    path, old, new = first_difference(was, now)
+def test_a_missing_line_is_named(stepfold: Command, trace: Path, tmp_path: Path) -> None:
+    lines = trace.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "gap.jsonl"
+    path.write_bytes(b"".join([*lines[:4], *lines[5:]]))
 
-    assert (followed(was, path), followed(now, path)) == (old, new)
-    if was != now and path:
-        assert old != new or type(old) is not type(new) or None in (old, new)
+    result = stepfold("replay", path, "--json")
+
+    assert (result.code, result.json["line"]) == (2, 5)
+    assert "seq 4 is missing" in result.json["why"]
+
+
+def test_a_torn_last_line_is_told_and_the_rest_is_identical(
+    stepfold: Command, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "torn.jsonl"
+    path.write_bytes(trace.read_bytes()[:-9])
+
+    result = stepfold("replay", path, "--json")
+
+    assert result.code == 0
+    assert (result.json["verdict"], result.json["torn_bytes"] > 0) == ("identical", True)
+    assert "torn" in stepfold("replay", path).err
+
+
+def test_a_log_cut_at_any_line_is_identical_as_far_as_it_goes(
+    stepfold: Command, trace: Path, tmp_path: Path
+) -> None:
+    lines = trace.read_bytes().splitlines(keepends=True)
+    folder = tmp_path / "cuts"
+    folder.mkdir()
+    for count in range(1, len(lines) + 1):
+        (folder / f"{count:03}.jsonl").write_bytes(b"".join(lines[:count]))
+
+    result = stepfold("replay", folder, "--json")
+
+    assert result.code == 0
+    assert [verdict["events"] for verdict in result.json_lines] == list(range(1, len(lines) + 1))
+
+
+def test_a_newer_version_is_refused_by_name(stepfold: Command, trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "newer.jsonl"
+    path.write_bytes(trace.read_bytes().replace(b'"v":1,', b'"v":99,'))
+
+    result = stepfold("replay", path, "--json")
+
+    assert (result.code, result.json["verdict"], result.json["line"]) == (2, "unreadable", 1)
+    assert "schema version 99" in result.json["why"]
+    assert "upgrade" in result.json["why"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\x00" * 100, b"[]\n", b"not a trace\n", b"\xff\xfe\n"])
+def test_what_is_no_trace_is_unreadable(stepfold: Command, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "none.jsonl"
+    path.write_bytes(content)
+
+    result = stepfold("replay", path, "--json")
+
+    assert (result.code, result.json["verdict"]) == (2, "unreadable")
+    assert result.err == ""
+
+
+def test_the_worst_of_a_folder_is_its_exit_code(stepfold: Command, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    (folder / "below").mkdir(parents=True)
+    (folder / "a.jsonl").write_bytes(trace.read_bytes())
+    assert stepfold("replay", folder).code == 0
+    (folder / "b.jsonl").write_bytes(b"nonsense\n")
+    assert stepfold("replay", folder).code == 2
+    edited(trace, "FinishAccepted", lambda event: event.update(by="magic"))[0].rename(
+        folder / "below" / "c.jsonl"
+    )
+
+    result = stepfold("replay", folder, "--json")
+
+    assert result.code == 3
+    assert [verdict["verdict"] for verdict in result.json_lines] == ["identical", "unreadable", "diverged"]
+
+
+def test_a_missing_file_and_an_empty_folder_are_told(stepfold: Command, tmp_path: Path) -> None:
+    missing = stepfold("replay", tmp_path / "missing.jsonl", "--json")
+    assert (missing.code, missing.json["verdict"]) == (2, "unreadable")
+    (tmp_path / "empty").mkdir()
+    stepfold("replay", tmp_path / "empty").is_refused("no *.jsonl")
+    stepfold("replay").is_refused("Missing argument")

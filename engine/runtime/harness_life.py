@@ -1,0 +1,197 @@
+"""One process's part of a tool-calling run: the wiring of mailbox, log, steering, cancellation and stream."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from stepfold.engine.runtime.agent_run import AgentLoopResult, agent_run, status_of
+from stepfold.engine.runtime.drive import EventLog, drive
+from stepfold.engine.runtime.live import LiveEffects
+from stepfold.engine.runtime.reopen import lost, reopen
+from stepfold.engine.runtime.run_log import MemoryLog, RunLog
+from stepfold.engine.runtime.run_policy import RunConfig, new_run_id
+from stepfold.events.configuration import HarnessConfig
+from stepfold.events.vocabulary import (
+    BLANK,
+    AnyEvent,
+    CancelRequested,
+    Command,
+    EffectLost,
+    Message,
+    ModelDelta,
+    RunReopened,
+    RunStarted,
+    SteeringReceived,
+    ToolCall,
+    Unknown,
+)
+from stepfold.projections.effects import AskModel
+from stepfold.projections.fold_tools import STEERING
+from stepfold.projections.state import Run
+
+Said = Message | Mapping[str, Any] | str
+"""What a caller may put into the input: a message, one in OpenAI's form, or the text of a user's."""
+
+
+class Host(Protocol):
+    """What a life needs of its harness."""
+
+    def configuration(self, config: RunConfig, *, stream: bool) -> HarnessConfig:
+        """What `RunStarted` records."""
+        ...
+
+    def log(self, run_id: str) -> RunLog | MemoryLog:
+        """Where a run is recorded."""
+        ...
+
+    def effects(self, life: "Life") -> LiveEffects:
+        """The hands of a run."""
+        ...
+
+
+class Life:
+    """One process's part of a run: begun, or taken up again, and driven to where it rests."""
+
+    def __init__(
+        self,
+        harness: Host,
+        state: Any,
+        data: Any,
+        config: RunConfig,
+        *,
+        stream: bool,
+        told: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.state = state
+        self.data = data
+        self.config = config
+        self.run_id = config.run_id or new_run_id()
+        self._harness = harness
+        self._stream = stream
+        self._told = told
+        self._run = Run()
+        self._effects = harness.effects(self)
+
+    def delta(self, piece: ModelDelta, effect: AskModel) -> None:
+        """A streamed piece goes to whoever listens, and into the log only if that was asked for."""
+        if getattr(self._run.config, "record_deltas", False):
+            self._effects.push(piece)
+        elif self._told is not None:
+            self._told(replace(piece, run_id=self.run_id, step=self._run.step, key=effect.key))
+
+    def cancel(self, reason: str) -> None:
+        """Ask the run for its end."""
+        self._effects.push(CancelRequested(*BLANK, reason=reason))
+
+    async def begin(self, messages: Sequence[Said]) -> AgentLoopResult:
+        """The first life."""
+        self._effects.push(
+            RunStarted(
+                *BLANK,
+                config=self._harness.configuration(self.config, stream=self._stream),
+                engine=version("stepfold"),
+                input=tuple(_message(message) for message in messages),
+                parent=self.config.parent,
+                parent_call=self.config.parent_call,
+            )
+        )
+        log = self._harness.log(self.run_id)
+        return await self._drive(log)
+
+    async def again(self, commands: Sequence[Command]) -> AgentLoopResult:
+        """A later life."""
+        log = self._harness.log(self.run_id)
+        assert isinstance(log, RunLog)
+        reopened = reopen(log.recorded(), log)
+        self._run = reopened.run
+        if not self._run.due:
+            log.close()
+            return AgentLoopResult(agent_run(self._run), status_of(self._run))
+        self._effects.push(RunReopened(*BLANK))
+        for key in lost(self._run, reopened.suspects):
+            self._effects.push(EffectLost(*BLANK), key)
+        if STEERING in self._run.due and commands:
+            self._effects.push(SteeringReceived(*BLANK, commands=tuple(commands)), STEERING)
+        return await self._drive(log)
+
+    async def _drive(self, log: RunLog | MemoryLog) -> AgentLoopResult:
+        stops = []
+        if self.config.cancellation is not None:
+            stops.append(self.config.cancellation.listen(self.cancel))
+        if self.config.steering is not None:
+            stops.append(self.config.steering.listen(self._hear))
+        told = _Told(log, self._told)
+        if isinstance(log, RunLog):
+            self._effects.before_once = log.sync
+        try:
+            await self._to_the_end(told)
+        finally:
+            for stop in stops:
+                stop()
+            await self._effects.close()
+            if isinstance(log, RunLog):
+                log.close()
+        events = tuple(event for event in told.events if not isinstance(event, Unknown))
+        return AgentLoopResult(agent_run(self._run, events), status_of(self._run))
+
+    async def _to_the_end(self, log: EventLog) -> None:
+        """Drive; when this task is cancelled, end the run cancelled first, so that its log is whole."""
+        driving = asyncio.create_task(drive(self._run, self._effects, log))
+        try:
+            await asyncio.shield(driving)
+        except asyncio.CancelledError:
+            if not driving.done():
+                self.cancel("the task was cancelled")
+                await _patiently(driving)
+            raise
+
+    def _hear(self, batch: tuple[Command, ...]) -> None:
+        self._effects.push(SteeringReceived(*BLANK, commands=batch))
+
+
+async def _patiently(driving: "asyncio.Task[Run]") -> None:
+    """Wait for the end although this task may be cancelled once more: event loops do that on closing."""
+    while not driving.done():
+        try:
+            await asyncio.shield(driving)
+        except asyncio.CancelledError:
+            continue
+
+
+class _Told:
+    """A log that also tells a stream, and keeps the events for the result."""
+
+    def __init__(self, log: EventLog, told: Callable[[Any], None] | None) -> None:
+        self._log = log
+        self._told = told
+        self.events: list[AnyEvent | Unknown] = []
+
+    def record(self, event: AnyEvent | Unknown) -> None:
+        self._log.record(event)
+        self.events.append(event)
+        if self._told is not None:
+            self._told(event)
+
+    def flush(self) -> None:
+        self._log.flush()
+
+
+def _message(said: Said) -> Message:
+    if isinstance(said, Message):
+        return said
+    if isinstance(said, str):
+        return Message("user", said)
+    return Message(
+        str(said["role"]),
+        str(said.get("content") or ""),
+        tuple(_call(call) for call in said.get("tool_calls") or ()),
+        str(said.get("tool_call_id") or ""),
+    )
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    function = call["function"]
+    return ToolCall(str(call["id"]), str(function["name"]), str(function.get("arguments") or "{}"))

@@ -1,0 +1,11 @@
+"""The configuration of a tool-calling run, for those who fold or read one."""
+
+from stepfold.events.configuration import HarnessConfig
+from stepfold.projections.state import Run
+
+NOT_STARTED = HarnessConfig()
+
+
+def config_of(run: Run) -> HarnessConfig:
+    """The configuration of a tool-calling run."""
+    return run.config if isinstance(run.config, HarnessConfig) else NOT_STARTED
