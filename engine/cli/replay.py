@@ -67,7 +67,7 @@ def _with_progress(verdicts: Iterable[Replay], count: int) -> Iterator[Replay]:
 
 
 def trace_files(traces: Sequence[str], store: str | None) -> list[Path]:
-    """The files that people name by path, by folder, or by a run's id. Raises UsageError when there is none."""
+    """The files named by path, by folder, or by a run's id. Raises UsageError when there is none."""
     found: list[Path] = []
     for trace in traces:
         path = Path(trace)
@@ -94,10 +94,8 @@ def _show(verdict: Replay) -> None:
             say(f"  recorded  {_shown(verdict.recorded)}")
             say(f"  computed  {_shown(verdict.computed)}")
             if verdict.row is not None:
-                rows = verdict.row
-                say(
-                    f"  row       recorded {rows['recorded'] or 'none'}, computed {rows['computed'] or 'none'}"
-                )
+                was, now = (verdict.row[side] or "none" for side in ("recorded", "computed"))
+                say(f"  row       recorded {was}, computed {now}")
             say(f"  caused by {_shown(verdict.caused_by)}")
         case _:
             say(f"unreadable  {verdict.trace}  line {verdict.line}: {verdict.why}", fg="red")

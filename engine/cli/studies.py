@@ -76,7 +76,9 @@ def _shown(value: Any) -> str:
 
 @click.command(epilog="Example: stepfold judge .stepfold/runs --set loop.max_steps=8")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE…")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As in stepfold.toml; repeatable.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="As in stepfold.toml; repeatable."
+)
 @_STORE
 @_JSON
 def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None, for_machines: bool) -> int:
@@ -101,8 +103,9 @@ def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None,
         else:
             _show_judgement(judgement, verdict)
     if not for_machines:
-        total = f"{counts.total()} run{'s' if counts.total() != 1 else ''}"
-        say(f"{total}: {counts['other']} would end elsewhere, {counts['unknown']} unknown, {counts['same']} the same")
+        told = {"other": "would end elsewhere", "unknown": "unknown", "same": "the same"}
+        parts = ", ".join(f"{counts[verdict]} {words}" for verdict, words in told.items())
+        say(f"{counts.total()} run{'s' if counts.total() != 1 else ''}: {parts}")
     return code
 
 

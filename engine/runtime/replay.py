@@ -7,6 +7,7 @@ the table that fired, and the observed event that led to it.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -205,11 +206,12 @@ def batch_at(records: Sequence[Recorded], position: int, run: Run) -> list[AnyEv
 def first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:
     """Where two JSON values first differ: the path, and both sides there. ("", …) when they are whole others.
 
-    Goes into objects, and into arrays of one length: of two arrays of other lengths, the whole is told.
+    Goes into objects, and into arrays of objects of one length: other arrays are told whole, for a name
+    at a place says less than the two lists.
     """
     if isinstance(was, dict) and isinstance(now, dict):
         pairs = [(name, was.get(name), now.get(name)) for name in dict.fromkeys([*was, *now])]
-    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+    elif _are_objects(was) and _are_objects(now) and len(was) == len(now):
         pairs = [(str(place), *sides) for place, sides in enumerate(zip(was, now, strict=True))]
     else:
         return "", was, now
@@ -218,6 +220,10 @@ def first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:
             path, old, new = first_difference(left, right)
             return f"{name}.{path}".rstrip("."), old, new
     return "", was, now
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _fields(line: bytes) -> dict[str, Any]:
@@ -242,10 +248,8 @@ def verify(records: Iterable[Recorded]) -> tuple[Run, int]:
     """
     recorded = RecordedRun(records)
     run = Run()
-    try:
+    with suppress(_EndOfLog):
         run_to_end(drive(run, recorded, recorded))
-    except _EndOfLog:
-        pass
     return run, recorded.count
 
 

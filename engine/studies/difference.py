@@ -45,7 +45,9 @@ class Difference(Struct, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """The shape that `stepfold diff --json` prints; the ids are added by whoever knows them."""
-        first = None if self.step is None else {"step": self.step, "what": self.what, "a": self.a, "b": self.b}
+        first = (
+            None if self.step is None else {"step": self.step, "what": self.what, "a": self.a, "b": self.b}
+        )
         totals = {name: {"a": a, "b": b} for name, (a, b) in self.totals.items()}
         return {"equal": self.is_empty, "first": first, "totals": totals}
 
@@ -136,7 +138,7 @@ def _told(event: v.AnyEvent | v.Unknown) -> tuple[str, str] | None:
         case v.ToolRejected():
             return "did", f"{event.name} refused: {event.hop}"
         case v.ToolSkipped():
-            return "did", f"{event.name} skipped: {event.why}"
+            return "did", f"skipped: {event.why}"
         case v.ToolReturned():
             return "results", f"{event.error}: {event.content}" if event.error else event.content
         case v.ToolErred():
