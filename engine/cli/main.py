@@ -20,6 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log": ("show:log", "The events of a run, byte for byte as recorded."),
     "prompt": ("show:prompt", "Exactly what the model was sent at a step, rebuilt from the log."),
     "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
+    "diff": ("studies:diff", "Two runs side by side from their first difference."),
+    "judge": ("studies:judge", "What if? Recorded runs under other caps, policies or options."),
+    "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (

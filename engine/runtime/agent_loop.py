@@ -18,12 +18,14 @@ from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.fork import Branch, branch_off
 from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import reopen, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
+from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
 from stepfold.projections.fold_goal import LISTEN
@@ -130,6 +132,37 @@ class AgentLoop:
             found = probe(self._sandbox)
             effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
             return await self._drive(reopened.run, effects, log)
+
+    def fork(
+        self, run_id: str | Path, *, at: int, changes: Sequence[str] = (), reply: str | None = None
+    ) -> LoopOutcome:
+        """Branch off a recorded run (an id of the store, or a trace file) into a run of its own.
+
+        Everything below seq `at` is shared. From there on `changes` (`KEY=VALUE`, as in
+        `stepfold.toml`) and this loop's model hold; `reply` is said instead of the one recorded at
+        `at`. What the source recorded serves while the fork decides the same; the rest is live, in
+        this loop's project. Raises CannotFork, ChangeError and LogError.
+        """
+        source = read_log(run_id if isinstance(run_id, Path) else self.store.path_of(run_id)).records
+        shared = branch_off(source, at=at, changes=changes, model=self.model.name, reply=reply)
+
+        async def interruptible() -> LoopOutcome:
+            effects = self._effects(new_run_id())
+            with _interrupts(effects):
+                return await self._fork(effects, shared)
+
+        return asyncio.run(interruptible())
+
+    async def _fork(self, effects: LiveEffects, shared: Sequence[Recorded]) -> LoopOutcome:
+        run = Run()
+        with self._log(effects) as log:
+            branch = Branch(shared, live=effects, log=log, probe=lambda: probe(self._sandbox))
+            try:
+                await drive(run, branch, branch)
+            finally:
+                await effects.close()
+                await _close(self.model)
+        return outcome(run)
 
     def _effects(self, run_id: str) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
