@@ -46,7 +46,17 @@ def test_an_edited_decision_is_shown_side_by_side(stepfold: Command, trace: Path
 
     assert result.code == 3
     verdict = result.json
-    assert list(verdict) == ["trace", "verdict", "seq", "kind", "field", "recorded", "computed", "caused_by", "row"]
+    assert list(verdict) == [
+        "trace",
+        "verdict",
+        "seq",
+        "kind",
+        "field",
+        "recorded",
+        "computed",
+        "caused_by",
+        "row",
+    ]
     assert (verdict["verdict"], verdict["seq"], verdict["kind"]) == ("diverged", seq, "EvidenceRecorded")
     assert (verdict["field"], verdict["recorded"], verdict["computed"]) == ("passed", True, False)
     assert verdict["caused_by"] == {
