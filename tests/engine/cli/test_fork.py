@@ -45,7 +45,7 @@ def forked(project: Project, source: Path, *arguments: object, code: int = 0) ->
 
 
 def seq_of(trace: Path, kind: str, which: int = 0) -> int:
-    return [event["seq"] for event in read(trace) if event["kind"] == kind][which]
+    return [int(event["seq"]) for event in read(trace) if event["kind"] == kind][which]
 
 
 def without_id(event: dict[str, Any]) -> dict[str, Any]:
