@@ -17,6 +17,7 @@ STATUSES: dict[str, Finish] = {
     "missing_evidence": "missing_evidence",
     "step_cap": "missing_evidence",
     "awaiting_user": "awaiting_user",
+    "paused": "awaiting_user",
     "cancelled": "cancelled",
     "failed": "failed",
     "unfinished": "failed",

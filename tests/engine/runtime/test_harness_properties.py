@@ -32,7 +32,7 @@ STEERED = ("pause", "inject", "redirect", "cancel")
 
 
 class World:
-    """Everything around a harness, drawn from one seed; what a model says depends on call and attempt alone."""
+    """All around a harness, drawn from one seed; what a model says depends on call and attempt alone."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -112,7 +112,7 @@ class World:
                 case "cancel":
                     raise Cancelled("enough")
                 case "hang" if self.timeout is not None:
-                    await asyncio.Event().wait()
+                    return await asyncio.Event().wait()
                 case _:
                     return await self._slowly(chance.randint(1, 200), f"{name} slow")
 
@@ -169,7 +169,15 @@ def _call(chance: random.Random, position: int) -> tuple[str, str, str]:
     )
 
 
-HOOKS = ["before_agent", "before_model", "after_model", "before_tool", "after_tool", "after_agent", "on_error"]
+HOOKS = [
+    "before_agent",
+    "before_model",
+    "after_model",
+    "before_tool",
+    "after_tool",
+    "after_agent",
+    "on_error",
+]
 HOOK_DEEDS = ("nothing", "nothing", "change", "refuse", "stop", "interrupt", "raise", "slow")
 
 
