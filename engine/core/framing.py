@@ -104,14 +104,17 @@ def _listed(title: str, lines: Sequence[str]) -> str:
 
 def _tool_line(name: str, tool: Any) -> str:
     schema = msgspec.json.decode(tool.schema)
+    description = " ".join(tool.description.split())
     if not isinstance(schema, dict):
-        return f"- {name}: {tool.description}"
+        return f"- {name}: {description}"
     required = schema.get("required", ())
+    hidden = getattr(tool, "hidden", ())
     arguments = ", ".join(
         f"{argument}{'' if argument in required else '?'}: {_type_of(shape)}"
         for argument, shape in schema.get("properties", {}).items()
+        if argument not in hidden
     )
-    return f"- {name}({arguments}): {tool.description}"
+    return f"- {name}({arguments}): {description}"
 
 
 def _type_of(shape: Any) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stepfold.engine.runtime.agent_run import agent_run, status_of
 from stepfold.engine.runtime.harness import AgentHarness
-from stepfold.engine.runtime.middleware import Cancelled, Middleware, MiddlewareError, RunContext
+from stepfold.engine.runtime.middleware import HOOKS, Cancelled, Middleware, MiddlewareError, RunContext
 from stepfold.engine.runtime.replay import replay
 from stepfold.engine.runtime.run_policy import ResponseFormat, RunConfig, RunPolicy
 from stepfold.engine.runtime.steering import COMMANDS, CancellationToken, SteeringHandle
@@ -169,15 +169,6 @@ def _call(chance: random.Random, position: int) -> tuple[str, str, str]:
     )
 
 
-HOOKS = [
-    "before_agent",
-    "before_model",
-    "after_model",
-    "before_tool",
-    "after_tool",
-    "after_agent",
-    "on_error",
-]
 HOOK_DEEDS = ("nothing", "nothing", "change", "refuse", "stop", "interrupt", "raise", "slow")
 
 
