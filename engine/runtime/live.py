@@ -111,7 +111,7 @@ class LiveEffects:
             await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
 
     def _go_on_from(self, moment: int) -> None:
-        """The clock of an earlier life may have been ahead of ours, also of what is in the mailbox already."""
+        """The clock of an earlier life may have been ahead of ours, also of what is in the mailbox."""
         self._timestamps.not_before(moment)
         floor = self._timestamps.stamp(moment)
         self._mailbox = deque((key, max(ts, floor), event) for key, ts, event in self._mailbox)

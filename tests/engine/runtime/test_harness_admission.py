@@ -21,7 +21,9 @@ QUERY = {
 NORMALIZE = RunPolicy(invalid_arguments="normalize")
 
 
-def asked(tool: Counted, *call: Any, policy: RunPolicy | None = None, config: RunConfig | None = None) -> Played:
+def asked(
+    tool: Counted, *call: Any, policy: RunPolicy | None = None, config: RunConfig | None = None
+) -> Played:
     harness = AgentHarness(Scripted(calls(call), text("done")), [tool.tool], policy=policy)
     return play(harness, config=config)
 
@@ -76,7 +78,9 @@ def test_tl_034_a_fence_around_the_arguments_is_opened() -> None:
         assert search.seen == [{"query": "rust"}]
 
 
-@pytest.mark.parametrize("wrapper", "param params args parameters input arguments properties".split())
+@pytest.mark.parametrize(
+    "wrapper", ["param", "params", "args", "parameters", "input", "arguments", "properties"]
+)
 def test_tl_035_a_known_wrapper_is_opened_only_around_what_is_valid(wrapper: str) -> None:
     search = Counted("search", schema=QUERY)
     asked(search, "c1", "search", {wrapper: {"query": "rust"}}, policy=NORMALIZE)
@@ -119,8 +123,12 @@ def test_whatever_a_model_writes_is_judged_and_never_raises(written: bytes, norm
         assert set(json.loads(found.value or b"{}")) == {"query"}
 
 
-@given(st.dictionaries(st.sampled_from(["query", "args", "x"]), st.text(max_size=3) | st.integers(), max_size=2))
+@given(
+    st.dictionaries(st.sampled_from(["query", "args", "x"]), st.text(max_size=3) | st.integers(), max_size=2)
+)
 def test_normalising_never_changes_what_is_valid(value: dict[str, Any]) -> None:
     manifest = Counted("search", schema={"type": "object"}).tool.manifest
     written = json.dumps(value).encode()
-    assert read_arguments(written, manifest, normalize=True) == read_arguments(written, manifest, normalize=False)
+    assert read_arguments(written, manifest, normalize=True) == read_arguments(
+        written, manifest, normalize=False
+    )

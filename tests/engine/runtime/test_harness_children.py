@@ -46,7 +46,7 @@ def test_tl_049_a_sub_agents_run_lies_inside_its_tools_pair(tmp_path: Path) -> N
     (started,), (completed,) = one.of("SubAgentStarted"), one.of("SubAgentCompleted")
     assert (started.depth, completed.depth, started.child) == (1, 1, "r1.1.0-c1")
     log = kinds_of(tmp_path / "runs" / f"{started.child}.jsonl")
-    assert [name for _, name in log][::len(log) - 1] == ["RunStarted", "RunCompleted"]
+    assert [name for _, name in log][:: len(log) - 1] == ["RunStarted", "RunCompleted"]
     assert started.ts <= log[0][0] < log[-1][0] <= completed.ts
     assert (one.run.usage.model_calls, one.run.usage.total_tokens) == (3, 18)
 
@@ -97,7 +97,9 @@ def test_depth_grows_by_one_and_the_stricter_cap_holds() -> None:
     depths.clear()
     one = play(nested(3), config=RunConfig(run_id="r1", max_depth=1))
     assert (one.run.text, depths) == ("up", [0, 1])
-    assert play(nested(1), config=RunConfig(run_id="r1", max_depth=0)).answers[0][1].startswith("Error: the sub")
+    assert (
+        play(nested(1), config=RunConfig(run_id="r1", max_depth=0)).answers[0][1].startswith("Error: the sub")
+    )
 
 
 def test_the_name_of_a_deep_childs_file_stays_short(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ def test_tl_040_hooks_go_in_and_come_out_in_order() -> None:
     notes: list[str] = []
     played = play(AgentHarness(Scripted(text("ok")), middleware=[Noting("a", notes), Noting("b", notes)]))
     assert notes == ["a:before", "b:before", "b:after", "a:after"]
-    brackets = [(type(e).__name__, e.hook, e.name) for e in played.of("MiddlewareStarted", "MiddlewareCompleted")]
+    brackets = [
+        (type(e).__name__, e.hook, e.name) for e in played.of("MiddlewareStarted", "MiddlewareCompleted")
+    ]
     for start, end in zip(brackets[::2], brackets[1::2], strict=True):
         assert (start[0], end[0], start[1:]) == ("MiddlewareStarted", "MiddlewareCompleted", end[1:])
     assert [name for _, _, name in brackets[::2]] == ["a", "b", "b", "a"]
@@ -88,7 +90,9 @@ def test_tl_043_interrupt_beats_stop_whichever_came_first(order: tuple[str, str]
     assert played.kinds[-1] == "RunFailed"
 
 
-@pytest.mark.parametrize("hook", "before_agent before_model after_model before_tool after_tool after_agent".split())
+@pytest.mark.parametrize(
+    "hook", ["before_agent", "before_model", "after_model", "before_tool", "after_tool", "after_agent"]
+)
 @pytest.mark.parametrize("control", ["stop_with_final", "interrupt"])
 def test_a_control_is_applied_at_the_edge_where_it_was_raised(hook: str, control: str) -> None:
     raised = having(hook, lambda context, *_: getattr(context, control)("so be it"))

@@ -32,7 +32,7 @@ STEERED = ("pause", "inject", "redirect", "cancel")
 
 
 class World:
-    """Everything around a harness, drawn from one seed; what a model says depends on call and attempt alone."""
+    """All around a harness, drawn from one seed; what a model says depends on call and attempt alone."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -54,7 +54,9 @@ class World:
             max_model_calls=chance.choice([1, 3, 25]),
             max_tool_calls=chance.choice([1, 4, 50]),
             tool_timeout=chance.choice([None, 0.05]),
-            retry=Retry(attempts=chance.choice([1, 3]), sleep=chance.random() < 0.5, jitter=chance.random() < 0.5),
+            retry=Retry(
+                attempts=chance.choice([1, 3]), sleep=chance.random() < 0.5, jitter=chance.random() < 0.5
+            ),
             generation=Generation(mode="tools", max_tokens=chance.choice([None, 100])),
             on_limit=chance.choice(["error", "stop_with_partial"]),
             unknown_tool=chance.choice(["fail", "return_tool_error", "rewrite:pure", "rewrite:gone"]),
@@ -76,15 +78,16 @@ class World:
             case "calls" if request.call <= self.length:
                 return calls(*(_call(chance, n) for n in range(chance.randint(1, 4))))
             case "error":
-                return erred(retryable=chance.random() < 0.7, error=chance.choice(["server", "timeout", "auth"]))
+                return erred(
+                    retryable=chance.random() < 0.7, error=chance.choice(["server", "timeout", "auth"])
+                )
             case "blank":
                 return cut()
             case "slow":
                 return self._slowly(chance.randint(1, 300), text("slow"))
             case "raise":
                 raise ConnectionError("gone")
-            case _:
-                return text("over")
+        return text("over")
 
     async def _slowly(self, milliseconds: int, what: Any) -> Any:
         await self.clock.sleep(milliseconds / 1000)
@@ -158,10 +161,22 @@ class World:
 def _call(chance: random.Random, position: int) -> tuple[str, str, str]:
     name = chance.choice(["pure", "once", "pure", "once", "child", "gone", "answer"])
     written = '{"input":"x"}' if name == "child" else f'{{"n":{chance.randint(0, 5)}}}'
-    return chance.choice(["same", f"c{position}"]), name, chance.choice([written, written, written, "broken", "[]"])
+    return (
+        chance.choice(["same", f"c{position}"]),
+        name,
+        chance.choice([written, written, written, "broken", "[]"]),
+    )
 
 
-HOOKS = "before_agent before_model after_model before_tool after_tool after_agent on_error".split()
+HOOKS = [
+    "before_agent",
+    "before_model",
+    "after_model",
+    "before_tool",
+    "after_tool",
+    "after_agent",
+    "on_error",
+]
 HOOK_DEEDS = ("nothing", "nothing", "change", "refuse", "stop", "interrupt", "raise", "slow")
 
 
@@ -293,6 +308,6 @@ def _ran_before(events: Sequence[Any], kept: int, place: str) -> bool:
 
 
 def _is_once(events: Sequence[Any], place: str) -> bool:
-    return any(type(e).__name__ == "ToolStarted" and e.key == f"tool:{place}" and e.name == "once" for e in events)
-
-
+    return any(
+        type(e).__name__ == "ToolStarted" and e.key == f"tool:{place}" and e.name == "once" for e in events
+    )

@@ -186,7 +186,10 @@ def test_a_handle_allows_nothing_of_itself_and_knows_its_commands() -> None:
 def test_an_empty_batch_is_nothing() -> None:
     handle = SteeringHandle(ALL)
     handle.send()
-    assert play(AgentHarness(Scripted(text("ok"))), config=RunConfig(run_id="r1", steering=handle)).run.text == "ok"
+    assert (
+        play(AgentHarness(Scripted(text("ok"))), config=RunConfig(run_id="r1", steering=handle)).run.text
+        == "ok"
+    )
 
 
 def test_a_steered_cancel_ends_the_run_at_the_checkpoint() -> None:
@@ -263,5 +266,3 @@ def test_a_pause_does_not_count_against_the_deadline_and_the_clock_runs_on_after
     assert model.asked == 2
     assert clock.milliseconds == 3_600_000 + 1000
     assert replay(tmp_path / "runs/r1.jsonl").verdict == "identical"
-
-
