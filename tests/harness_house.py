@@ -1,4 +1,4 @@
-"""The house style of the harness tests: scripted models, typed tools, real asyncio, time that jumps.
+"""The house style of the harness tests: scripted models, typed tools, asyncio, time that jumps when idle.
 
 `Scripted` is a model like any other: it goes through the engine's own effects, log and fold. Nothing
 here stands in for a part of the engine.

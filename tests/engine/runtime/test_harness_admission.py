@@ -78,10 +78,9 @@ def test_tl_034_a_fence_around_the_arguments_is_opened() -> None:
         assert search.seen == [{"query": "rust"}]
 
 
-WRAPPERS = ["param", "params", "args", "parameters", "input", "arguments", "properties"]
-
-
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(
+    "wrapper", ["param", "params", "args", "parameters", "input", "arguments", "properties"]
+)
 def test_tl_035_a_known_wrapper_is_opened_only_around_what_is_valid(wrapper: str) -> None:
     search = Counted("search", schema=QUERY)
     asked(search, "c1", "search", {wrapper: {"query": "rust"}}, policy=NORMALIZE)

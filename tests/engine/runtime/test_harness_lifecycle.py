@@ -40,7 +40,7 @@ def test_tl_003_the_status_agrees_with_the_run() -> None:
 
 
 def test_tl_054_the_same_run_has_the_same_ids() -> None:
-    """Ours are `(run_id, seq)` for events and `model-N` for calls: join them for an id of one's own."""
+    """Ours are `(run_id, seq)` for events and `model-N` for calls; the API may put the run's id before."""
 
     def run() -> list[object]:
         harness = AgentHarness(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stepfold.engine.runtime.agent_run import agent_run, status_of
 from stepfold.engine.runtime.harness import AgentHarness
-from stepfold.engine.runtime.middleware import HOOKS, Cancelled, Middleware, MiddlewareError, RunContext
+from stepfold.engine.runtime.middleware import Cancelled, Middleware, MiddlewareError, RunContext
 from stepfold.engine.runtime.replay import replay
 from stepfold.engine.runtime.run_policy import ResponseFormat, RunConfig, RunPolicy
 from stepfold.engine.runtime.steering import COMMANDS, CancellationToken, SteeringHandle
@@ -87,8 +87,7 @@ class World:
                 return self._slowly(chance.randint(1, 300), text("slow"))
             case "raise":
                 raise ConnectionError("gone")
-            case _:
-                return text("over")
+        return text("over")
 
     async def _slowly(self, milliseconds: int, what: Any) -> Any:
         await self.clock.sleep(milliseconds / 1000)
@@ -112,7 +111,7 @@ class World:
                 case "cancel":
                     raise Cancelled("enough")
                 case "hang" if self.timeout is not None:
-                    return await asyncio.Event().wait()
+                    await asyncio.Event().wait()
                 case _:
                     return await self._slowly(chance.randint(1, 200), f"{name} slow")
 
@@ -169,6 +168,15 @@ def _call(chance: random.Random, position: int) -> tuple[str, str, str]:
     )
 
 
+HOOKS = [
+    "before_agent",
+    "before_model",
+    "after_model",
+    "before_tool",
+    "after_tool",
+    "after_agent",
+    "on_error",
+]
 HOOK_DEEDS = ("nothing", "nothing", "change", "refuse", "stop", "interrupt", "raise", "slow")
 
 
