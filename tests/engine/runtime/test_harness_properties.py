@@ -111,7 +111,7 @@ class World:
                 case "cancel":
                     raise Cancelled("enough")
                 case "hang" if self.timeout is not None:
-                    await asyncio.Event().wait()
+                    return await asyncio.Event().wait()
                 case _:
                     return await self._slowly(chance.randint(1, 200), f"{name} slow")
 
