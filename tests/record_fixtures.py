@@ -95,13 +95,13 @@ STORIES: dict[str, dict[str, Any]] = {
         "goal": "The test in test_calc.py passes already: call finish",
         "max_steps": 6,
     },
-    "done_without_evidence": {
+    "jumps_to_a_capability": {
         "files": SLUG,
         "goal": "slugify in slug.py is correct already. Say so: finish",
         "max_steps": 8,
         "mode": "text",
     },
-    "miscounts_braces": {
+    "fence_without_a_tag": {
         "files": CALCULATOR,
         "goal": FIX_ADD,
         "max_steps": 8,
