@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stepfold.engine.cli.narration import narrator
-from stepfold.engine.cli.output import say, store_folder
+from stepfold.engine.cli.output import note, say, store_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
@@ -153,6 +153,8 @@ def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:
     tree = outcome_json(outcome, trace, store)
     if for_machines:
         click.echo(json.dumps(tree))
+        if outcome.error:
+            note(f"stepfold: {outcome.error}")
     else:
         show_outcome(outcome)
         say(f"log       {trace}")
@@ -185,6 +187,10 @@ def show_outcome(outcome: LoopOutcome) -> None:
 
 def _why(outcome: LoopOutcome) -> str:
     match outcome.status:
+        case "completed" if outcome.loop == "tools":
+            return "the model gave its answer"
+        case "failed" if outcome.loop == "tools":
+            return outcome.error
         case "completed" if not outcome.evidence:
             return "the model called finish; there is no acceptance check, so it was taken at its word"
         case "completed":

@@ -24,6 +24,7 @@ from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import reopen, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
+from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
 from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
@@ -37,7 +38,8 @@ class AgentLoop:
     """Runs goals in a project, one strict action a step.
 
     `model` is a `Model` or what `--model` takes. Timeouts are in seconds, the window in tokens.
-    `checks` are the acceptance checks; None takes those that the project shows. `store` is a folder
+    `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read there),
+    else those that the project shows. `store` is a folder
     or an open `Store`; None means `.stepfold` in the project. `watch` is told of every event.
     """
 
@@ -76,7 +78,7 @@ class AgentLoop:
             worker_slots=worker_slots,
             context_window=context_window,
             verification=verification,
-            checks=detect(self.project) if checks is None else tuple(checks),
+            checks=_checks_of(self.project) if checks is None else tuple(checks),
             manifests=NATIVE,
             policy=tuple(policy),
             sandbox_required=sandbox != "none",
@@ -190,6 +192,10 @@ class AgentLoop:
             await effects.close()
             await _close(self.model)
         return outcome(run)
+
+
+def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
+    return read_settings(project).check_specs() or detect(project)
 
 
 async def _close(model: Model) -> None:

@@ -128,9 +128,8 @@ def main() -> None:
     print(f"step, whole run     {ours:10.1f} µs")
     print(f"two tools / one     {pause_of(2) / pause_of(1):10.2f}")
     if peer:
-        print(
-            f"StateGraph, step    {statistics.median(peer):10.1f} µs, {statistics.median(peer) / ours:.0f} times ours"
-        )
+        theirs = statistics.median(peer)
+        print(f"StateGraph, step    {theirs:10.1f} µs, {theirs / ours:.0f} times ours")
 
 
 if __name__ == "__main__":

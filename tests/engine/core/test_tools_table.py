@@ -73,6 +73,15 @@ def cut_off_children() -> list[Any]:
     return [cancelled.events, late.events, failed.events]
 
 
+def resting() -> Story:
+    """A run that was told to pause while its model was asked."""
+    told = story(steering=("pause",), tool_errors="return_to_model")
+    told.lands(SteeringReceived(*BLANK, commands=(Command("pause", "wait"),)))
+    told.lands(calls(("c1", "look")))
+    told.lands(ToolErred(*BLANK, error="x", detail="y"))
+    return told
+
+
 def steering() -> list[Any]:
     """A pause, what is said to a paused run, and its cancel."""
     told = story(steering=("pause",))
@@ -80,15 +89,8 @@ def steering() -> list[Any]:
     told.lands(SteeringReceived(*BLANK, commands=(Command("pause", "wait"),)))
     told.lands(calls(("c1", "look")))
     told.lands(ToolErred(*BLANK, error="x", detail="y"))
-    paused = story(steering=("pause",), tool_errors="return_to_model")
-    paused.lands(SteeringReceived(*BLANK, commands=(Command("pause", "wait"),)))
-    paused.lands(calls(("c1", "look")))
-    paused.lands(ToolErred(*BLANK, error="x", detail="y"))
+    paused, resumed = resting(), resting()
     paused.lands(SteeringReceived(*BLANK, commands=(Command("cancel"),), key=STEERING))
-    resumed = story(steering=("pause",), tool_errors="return_to_model")
-    resumed.lands(SteeringReceived(*BLANK, commands=(Command("pause", "wait"),)))
-    resumed.lands(calls(("c1", "look")))
-    resumed.lands(ToolErred(*BLANK, error="x", detail="y"))
     resumed.lands(SteeringReceived(*BLANK, commands=(Command("resume"),), key=STEERING))
     at_once = story()
     at_once.lands(calls(("c1", "look")), CancelRequested(*BLANK))
