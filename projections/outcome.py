@@ -55,7 +55,13 @@ class LoopOutcome(Struct, frozen=True):
     usage: Usage
     mutations: int = 0
     error: str = ""
+    detail: str = ""
     loop: str = "goal"
+
+    @property
+    def reason(self) -> str:
+        """What went wrong: its kind, and in words where there are any."""
+        return f"{self.error}: {self.detail}" if self.error and self.detail else self.error
 
     def as_json(self) -> dict[str, Any]:
         """The shape that `--json` prints; `trace` and `store` are added by whoever knows them."""
@@ -98,7 +104,8 @@ def outcome(run: Run) -> LoopOutcome:
         transcript="\n".join(goal.transcript),
         usage=run.usage,
         mutations=goal.mutations,
-        error=_fault(run),
+        error=run.fault,
+        detail=run.fault_detail,
     )
 
 
@@ -118,7 +125,8 @@ def _of_tools(run: Run, status: str) -> LoopOutcome:
         evidence=(),
         transcript="\n".join(_turn_lines(run)),
         usage=run.usage,
-        error=_fault(run),
+        error=run.fault,
+        detail=run.fault_detail,
         loop="tools",
     )
 
@@ -129,7 +137,3 @@ def _turn_lines(run: Run) -> Iterator[str]:
             yield f"{turn.role}{f' {turn.tool_call_id}' if turn.tool_call_id else ''}: {turn.content}"
         for call in turn.tool_calls:
             yield f"{turn.role} calls {call.id} {call.name} {call.arguments}"
-
-
-def _fault(run: Run) -> str:
-    return f"{run.fault}: {run.fault_detail}" if run.fault and run.fault_detail else run.fault

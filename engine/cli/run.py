@@ -153,8 +153,8 @@ def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:
     tree = outcome_json(outcome, trace, store)
     if for_machines:
         click.echo(json.dumps(tree))
-        if outcome.error:
-            note(f"stepfold: {outcome.error}")
+        if outcome.finish == "failed" and outcome.error:
+            note(f"stepfold: {outcome.reason}")
     else:
         show_outcome(outcome)
         say(f"log       {trace}")
@@ -190,7 +190,7 @@ def _why(outcome: LoopOutcome) -> str:
         case "completed" if outcome.loop == "tools":
             return "the model gave its answer"
         case "failed" if outcome.loop == "tools":
-            return outcome.error
+            return outcome.reason
         case "completed" if not outcome.evidence:
             return "the model called finish; there is no acceptance check, so it was taken at its word"
         case "completed":
@@ -204,6 +204,6 @@ def _why(outcome: LoopOutcome) -> str:
         case "cancelled":
             return "it was cancelled"
         case "failed":
-            return f"the model gave no reply: {outcome.error}"
+            return f"the model gave no reply: {outcome.reason}"
         case _:
             return "its log stops before an end: it still runs, or its process died"

@@ -86,7 +86,8 @@ def fails(project: Project, result: Result) -> str:
     """Check how a run ended that had no model, and give what it says of the model."""
     assert result.code == 1, result
     assert (result.json["finish"], result.json["status"]) == ("failed", "failed")
-    assert result.err == ""
+    assert result.err.startswith("stepfold: ")
+    assert result.err.count("\n") == 1
     assert is_whole(project.trace)
     assert project.events()[-1]["kind"] == "RunFinished"
     assert project.ask("replay", project.trace).code == 0
