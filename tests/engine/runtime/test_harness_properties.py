@@ -81,7 +81,9 @@ class World:
             return self._slowly(chance.randint(1, 300), text("slow"))
         if kind == "raise":
             raise ConnectionError("gone")
-        return cut() if kind == "blank" else text(chance.choice(["done", "", '{"a":1}']))
+        if kind == "blank":
+            return cut()
+        return text(chance.choice(["done", "", '{"a":1}']))
 
     async def _slowly(self, milliseconds: int, what: Any) -> Any:
         await self.clock.sleep(milliseconds / 1000)
@@ -105,7 +107,7 @@ class World:
                 case "cancel":
                     raise Cancelled("enough")
                 case "hang" if self.timeout is not None:
-                    await asyncio.Event().wait()
+                    return await asyncio.Event().wait()
                 case _:
                     return await self._slowly(chance.randint(1, 200), f"{name} slow")
 
