@@ -16,7 +16,7 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright
-	$(BIN)/lint-imports
+	PYTHONPATH=.links $(BIN)/lint-imports
 
 bench: install-dev
 	$(BIN)/python tests/bench/run.py

@@ -83,7 +83,7 @@ def decode(line: bytes) -> AnyEvent | Unknown:
     if event.v != VERSION:
         return _upcast(_fields_of(line), None)
     if _MARK_BEGINS in line and _MARK_BYTES in line:
-        return _map_text(event, _unescape)
+        event = _map_text(event, _unescape)
     return event
 
 

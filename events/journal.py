@@ -61,9 +61,9 @@ def records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
 
 def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[Recorded]:
     run_id = ""
-    expected = 0
     # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
-    for number, raw in enumerate(lines, start=1):
+    for expected, raw in enumerate(lines):
+        number = expected + 1
         line = raw.removesuffix(b"\n")
         try:
             event = decode(line)
@@ -76,10 +76,9 @@ def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[
             raise LogError(path, str(error), number) from error
         if event.seq != expected:
             raise LogError(path, _order(event.seq, expected), number)
-        if number > 1 and event.run_id != run_id:
+        if expected and event.run_id != run_id:
             raise LogError(path, f"seq {event.seq} belongs to run {event.run_id}, not {run_id}", number)
         run_id = event.run_id
-        expected += 1
         yield Recorded(line, event)
 
 
@@ -115,6 +114,11 @@ class Journal:
                 path, "another process is writing this run; wait for it, or stop it first"
             ) from error
         self._size = os.fstat(self._file).st_size
+
+    def begin(self) -> None:
+        """Refuse a file that holds a run already: a second run under its id would break both."""
+        if self._size:
+            raise LogError(self.path, "this run id is recorded already; take another, or resume that run")
 
     def append(self, lines: bytes) -> None:
         """Write a batch of whole lines, each with its line feed. Raises LogError; the file stays whole."""

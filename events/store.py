@@ -76,6 +76,11 @@ class Store:
             raise StoreError(f"{run_id!r} is no run id: it may not be empty or hold a slash")
         return self.runs_folder / f"{run_id}.jsonl"
 
+    def holds(self, run_id: str) -> bool:
+        """Whether anything of this run is recorded. A file that a crash left empty holds nothing."""
+        path = self.path_of(run_id)
+        return path.exists() and path.stat().st_size > 0
+
     def run_ids(self) -> list[str]:
         """All runs, oldest first by the name of their file."""
         return sorted(path.stem for path in self.runs_folder.glob("*.jsonl"))

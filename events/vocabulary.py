@@ -660,4 +660,4 @@ DECIDED: tuple[type[Decided], ...] = get_args(DecidedEvent)
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in (*OBSERVED, *DECIDED)}
 
 BLANK = (VERSION, "", 0, 0, "")
-"""The envelope of an observed event before it is stamped: handlers build `ToolReturned(*BLANK, content=…)`."""
+"""The envelope of an observed event before it is stamped: handlers build `ToolReturned(*BLANK, …)`."""

@@ -120,6 +120,7 @@ def model_completed(run: Run, event: ModelCompleted) -> None:
 def model_failed(run: Run, event: ModelFailed) -> None:
     """No reply: what flies for it is given up."""
     run.fault = event.error
+    run.fault_detail = run.model_landed.detail if isinstance(run.model_landed, ModelErred) else ""
     run.model_landed = None
     run.due = {key: effect for key, effect in run.due.items() if not key.startswith(("model:", "wait:"))}
 

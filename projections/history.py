@@ -1,19 +1,26 @@
 """The conversation of a run as turns: appended to, chained, compacted; never rebuilt."""
 
+import msgspec
+
 from stepfold.events.vocabulary import Message
 from stepfold.projections.digest import digest_of
 
+_encode = msgspec.json.Encoder().encode
+
 
 def _chained(chain: str, turn: Message) -> str:
-    parts = [turn.role, turn.tool_call_id, turn.content]
-    for call in turn.tool_calls:
-        parts += (call.id, call.name, call.arguments)
-    # Lengths stand before the texts: whatever mark parted them, a model could write it.
-    return digest_of(f"{chain}{[len(part) for part in parts]}{''.join(parts)}")
+    # As JSON, so that no mark a model could write parts the fields.
+    try:
+        return digest_of(_encode((chain, turn)))
+    except UnicodeEncodeError:
+        return digest_of(f"{chain}{turn!r}")
 
 
 def _characters(turn: Message) -> int:
-    return len(turn.content) + sum(len(call.arguments) + len(call.name) for call in turn.tool_calls)
+    characters = len(turn.content)
+    for call in turn.tool_calls:
+        characters += len(call.arguments) + len(call.name)
+    return characters
 
 
 class ConversationHistory:

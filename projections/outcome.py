@@ -1,5 +1,6 @@
 """How a run ended, folded from its log: the one owner of the list of statuses and of finishes."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ STATUSES: dict[str, Finish] = {
     "missing_evidence": "missing_evidence",
     "step_cap": "missing_evidence",
     "awaiting_user": "awaiting_user",
+    "paused": "awaiting_user",
     "cancelled": "cancelled",
     "failed": "failed",
     "unfinished": "failed",
@@ -53,6 +55,7 @@ class LoopOutcome(Struct, frozen=True):
     usage: Usage
     mutations: int = 0
     error: str = ""
+    loop: str = "goal"
 
     def as_json(self) -> dict[str, Any]:
         """The shape that `--json` prints; `trace` and `store` are added by whoever knows them."""
@@ -80,6 +83,8 @@ def outcome(run: Run) -> LoopOutcome:
     """The outcome of a run as far as its log goes."""
     goal = run.goal
     status = run.status or "unfinished"
+    if run.loop == "tools":
+        return _of_tools(run, status)
     return LoopOutcome(
         run_id=run.run_id,
         finish=STATUSES.get(status, "failed"),
@@ -93,5 +98,38 @@ def outcome(run: Run) -> LoopOutcome:
         transcript="\n".join(goal.transcript),
         usage=run.usage,
         mutations=goal.mutations,
-        error=run.fault,
+        error=_fault(run),
     )
+
+
+def _of_tools(run: Run, status: str) -> LoopOutcome:
+    """A tool-calling run in the same shape: its calls are the actions, its answer the summary."""
+    harness = run.harness
+    answer = harness.final if harness.final is not None else getattr(harness.reply, "text", "")
+    return LoopOutcome(
+        run_id=run.run_id,
+        finish=STATUSES.get(status, "failed"),
+        status=status,
+        steps=run.step,
+        actions=harness.tool_calls,
+        rejected=0,
+        summary=answer if status == "completed" else "",
+        unmet=(),
+        evidence=(),
+        transcript="\n".join(_turn_lines(run)),
+        usage=run.usage,
+        error=_fault(run),
+        loop="tools",
+    )
+
+
+def _turn_lines(run: Run) -> Iterator[str]:
+    for turn in run.history.turns:
+        if turn.content:
+            yield f"{turn.role}{f' {turn.tool_call_id}' if turn.tool_call_id else ''}: {turn.content}"
+        for call in turn.tool_calls:
+            yield f"{turn.role} calls {call.id} {call.name} {call.arguments}"
+
+
+def _fault(run: Run) -> str:
+    return f"{run.fault}: {run.fault_detail}" if run.fault and run.fault_detail else run.fault

@@ -21,6 +21,8 @@ SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing accep
 
 def action_line(call_id: str, name: str, arguments: str) -> str:
     """What the model did, on one line however the model laid it out."""
+    if "\n" not in arguments:
+        return f"{call_id} {name} {arguments}"
     try:
         arguments = msgspec.json.format(arguments, indent=0)
     except (msgspec.DecodeError, UnicodeEncodeError):

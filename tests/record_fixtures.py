@@ -82,6 +82,33 @@ STORIES: dict[str, dict[str, Any]] = {
         "max_steps": 10,
     },
     "hits_the_cap": {"files": SLUG, "goal": FIX_SLUG, "max_steps": 3, "seed": 2},
+    "half_a_billion_fails": {"files": CALCULATOR, "goal": FIX_ADD, "max_steps": 8, "temperature": 0.7},
+    "half_a_billion_constrained": {
+        "files": SLUG,
+        "goal": FIX_SLUG,
+        "max_steps": 8,
+        "format": "json_schema",
+        "temperature": 0.7,
+    },
+    "repeats_a_failing_call": {
+        "files": CALCULATOR,
+        "goal": "The test in test_calc.py passes already: call finish",
+        "max_steps": 6,
+    },
+    "jumps_to_a_capability": {
+        "files": SLUG,
+        "goal": "slugify in slug.py is correct already. Say so: finish",
+        "max_steps": 8,
+        "mode": "text",
+    },
+    "fence_without_a_tag": {
+        "files": CALCULATOR,
+        "goal": FIX_ADD,
+        "max_steps": 8,
+        "mode": "text",
+        "temperature": 0.9,
+        "seed": 4,
+    },
     "writes_a_readme": {
         "files": {"tool.py": "print('hello')\n"},
         "goal": "Write a README.md with a section headed Usage that says how to run tool.py",

@@ -1,4 +1,4 @@
-"""Every story in `replay_fixtures/` replays byte for byte, and folds to the outcome and transcript beside it."""
+"""Every story in `replay_fixtures/` replays byte for byte, and folds to what lies beside it."""
 
 import json
 from pathlib import Path

@@ -37,13 +37,15 @@ def doctor(project: str, store: str | None, for_machines: bool) -> None:
         say(f"model     {model['server']} at {model['base_url']}: {model['says']}")
     if not found["models"]:
         say(
-            "model     no local server answers: `ollama serve`, or `llama-server -m MODEL.gguf`, or --model URL#NAME"
+            "model     no local server answers: `ollama serve`, or `llama-server -m MODEL.gguf`, "
+            "or --model URL#NAME"
         )
     for check in found["checks"]:
         say(f"check     {check['id']}: {check['command']}")
     if not found["checks"]:
         say(
-            "check     none configured or detected: add [[checks]] to stepfold.toml, or nothing can be verified"
+            "check     none configured or detected: add [[checks]] to stepfold.toml, "
+            "or nothing can be verified"
         )
     for name in found["mcp_servers"]:
         say(f"mcp       {name}: configured; MCP servers are not started by this version")

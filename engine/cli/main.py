@@ -1,7 +1,9 @@
 """The command `stepfold`: its commands by name, loaded when called, and the one place that reports errors."""
 
+import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -18,6 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log": ("show:log", "The events of a run, byte for byte as recorded."),
     "prompt": ("show:prompt", "Exactly what the model was sent at a step, rebuilt from the log."),
     "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
+    "diff": ("studies:diff", "Two runs side by side from their first difference."),
+    "judge": ("studies:judge", "What if? Recorded runs under other caps, policies or options."),
+    "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (
@@ -44,6 +49,15 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(import_module(f"stepfold.engine.cli.{module}"), attribute)
         return command
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command. Whoever reads our output may stop at any time; click would call that an error."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            # Python flushes once more when it exits, and would complain again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The names and their lines, without importing anything."""
@@ -72,10 +86,6 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         _show_usage(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it flushes.
-        sys.stderr.close()
-        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -1,24 +1,28 @@
 """What reaches a terminal: text made visible, never interpreted."""
 
 import os
-import re
 import sys
 from pathlib import Path
 
 import click
 
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufdd0\ufeff]"
-)
-
 
 def visible(text: str) -> str:
-    """The text with control, bidirectional and invisible characters as escapes; LF and tab stay.
+    """The text with all that can't be printed as escapes; LF and tab stay.
 
     Model replies and tool output are untrusted: an escape sequence in them must not move the cursor,
     colour the screen or hide what stands before it.
     """
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    if text.isprintable():
+        return text
+    return "".join(mark if mark in "\n\t" else visible_line(mark) for mark in text)
+
+
+def visible_line(text: str) -> str:
+    """The same for what has to stay on one line: a cell of a table, a message."""
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
 
 def say(text: str = "", **style: object) -> None:

@@ -1,6 +1,10 @@
 """`stepfold replay`: regenerate recorded runs without a model, and tell the first difference."""
 
 import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from stepfold.events.store import Store
 
 _EXIT = {"identical": 0, "unreadable": 2, "diverged": 3}
 LONGEST_SHOWN = 200
+ALONE_AT_MOST = 8
+"""So many traces are replayed in this process: starting others would take longer than they do."""
 
 
 @click.command(epilog="Example: stepfold replay replay_fixtures/*/log.jsonl")
@@ -22,20 +28,46 @@ LONGEST_SHOWN = 200
 def replay(traces: tuple[str, ...], store: str | None, for_machines: bool) -> int:
     """Regenerate each TRACE (a file, a folder of them, or a run's id) and compare it byte for byte.
 
-    Exit codes: 0 all identical, 3 one diverged, 2 one is unreadable.
+    Exit codes: 0 all identical, 3 one diverged, 2 one is unreadable and none diverged.
     """
-    worst = 0
-    for trace in _files(traces, store):
-        verdict = replay_trace(trace)
-        worst = max(worst, _EXIT[verdict.verdict])
+    files = trace_files(traces, store)
+    counts: Counter[str] = Counter()
+    for verdict in _with_progress(_verdicts(files), len(files)):
+        counts[verdict.verdict] += 1
         if for_machines:
             click.echo(json.dumps(verdict.as_json()))
         else:
             _show(verdict)
-    return worst
+    if len(files) > 1 and not for_machines:
+        say(f"{len(files)} traces: {', '.join(f'{counts[verdict]} {verdict}' for verdict in _EXIT)}")
+    return max(_EXIT[verdict] for verdict in counts)
 
 
-def _files(traces: tuple[str, ...], store: str | None) -> list[Path]:
+def _verdicts(files: Sequence[Path]) -> Iterator[Replay]:
+    """One verdict a file, in order: here for a few, over the cores for many."""
+    workers = min(os.cpu_count() or 1, len(files))
+    if len(files) <= ALONE_AT_MOST or workers < 2:
+        yield from map(replay_trace, files)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(replay_trace, files, chunksize=max(1, len(files) // (workers * 16)))
+
+
+def _with_progress(verdicts: Iterable[Replay], count: int) -> Iterator[Replay]:
+    watched = count > ALONE_AT_MOST and sys.stderr.isatty()
+    for done, verdict in enumerate(verdicts, start=1):
+        # Cleared before the verdict is printed, so that the two never share a line.
+        if watched:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        yield verdict
+        if watched and done < count:
+            click.echo(f"\r{done} of {count} traces", nl=False, err=True)
+
+
+def trace_files(traces: Sequence[str], store: str | None) -> list[Path]:
+    """The files named by path, by folder, or by a run's id. Raises UsageError when there is none."""
     found: list[Path] = []
     for trace in traces:
         path = Path(trace)
@@ -61,6 +93,9 @@ def _show(verdict: Replay) -> None:
             )
             say(f"  recorded  {_shown(verdict.recorded)}")
             say(f"  computed  {_shown(verdict.computed)}")
+            if verdict.row is not None:
+                was, now = (verdict.row[side] or "none" for side in ("recorded", "computed"))
+                say(f"  row       recorded {was}, computed {now}")
             say(f"  caused by {_shown(verdict.caused_by)}")
         case _:
             say(f"unreadable  {verdict.trace}  line {verdict.line}: {verdict.why}", fg="red")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stepfold.engine.cli.narration import narrator
-from stepfold.engine.cli.output import say, store_folder
+from stepfold.engine.cli.output import note, say, store_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
@@ -79,13 +79,18 @@ def resume(
 def project_folder(project: str) -> Path:
     """The project's folder. Raises UsageError when it isn't one that can be read."""
     folder = Path(project)
-    if not folder.is_dir():
-        what = "is no folder" if folder.exists() else "does not exist"
-        raise click.UsageError(f"the project {project!r} {what}: name the project's folder with --project")
     try:
+        # Asking what a path is fails too, where a folder above it is closed.
+        if not folder.is_dir():
+            what = "is no folder" if folder.exists() else "does not exist"
+            raise click.UsageError(
+                f"the project {project!r} {what}: name the project's folder with --project"
+            )
         next(folder.iterdir(), None)
     except OSError as error:
-        raise click.UsageError(f"the project {project!r} can't be read: {error.strerror}") from error
+        raise click.UsageError(
+            f"the project {project!r} can't be read: {error.strerror}; open it to this user, or name another"
+        ) from error
     return folder.resolve()
 
 
@@ -148,6 +153,8 @@ def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:
     tree = outcome_json(outcome, trace, store)
     if for_machines:
         click.echo(json.dumps(tree))
+        if outcome.error:
+            note(f"stepfold: {outcome.error}")
     else:
         show_outcome(outcome)
         say(f"log       {trace}")
@@ -180,6 +187,10 @@ def show_outcome(outcome: LoopOutcome) -> None:
 
 def _why(outcome: LoopOutcome) -> str:
     match outcome.status:
+        case "completed" if outcome.loop == "tools":
+            return "the model gave its answer"
+        case "failed" if outcome.loop == "tools":
+            return outcome.error
         case "completed" if not outcome.evidence:
             return "the model called finish; there is no acceptance check, so it was taken at its word"
         case "completed":

@@ -145,7 +145,7 @@ def summary_of(store: Store, run_id: str) -> dict[str, Any]:
         return _row(run_id, "unreadable", error.why)
     result: LoopOutcome = outcome(run)
     row = {
-        **_row(run_id, result.finish, getattr(run.config, "goal", "")),
+        **_row(run_id, result.finish, getattr(run.config, "goal", "") or _first_words(run)),
         "loop": run.loop,
         "status": result.status,
         "steps": result.steps,
@@ -156,6 +156,11 @@ def summary_of(store: Store, run_id: str) -> dict[str, Any]:
     }
     store.keep_summary(run_id, json.dumps(row))
     return row
+
+
+def _first_words(run: Run) -> str:
+    """What a tool-calling run was asked: its first user message."""
+    return next((turn.content for turn in run.history.turns if turn.role == "user"), "")
 
 
 def _row(run_id: str, finish: str, goal: str) -> dict[str, Any]:

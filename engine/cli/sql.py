@@ -14,6 +14,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from stepfold.engine.cli.output import visible_line
+
 if TYPE_CHECKING:
     from stepfold.projections.sql.relations import Relations, Table
 
@@ -79,7 +81,7 @@ def _opened(store: Path, output: Path | None, open_files: bool) -> "Relations":
 
     relations = open_unguarded(store) if open_files else open_relations(store, output=output)
     for file in relations.unreadable:
-        click.echo(f"left out: {visible(file)}", err=True)
+        click.echo(f"left out: {visible_line(file)}", err=True)
     if relations.torn:
         note = "left out; see them with: SELECT * FROM torn_lines"
         click.echo(f"{relations.torn} broken line(s) {note}", err=True)
@@ -100,7 +102,7 @@ def _meant(query: str) -> str:
         return BY_NAME[name].query
     near = get_close_matches(name, BY_NAME, 1)
     hint = f"did you mean @{near[0]}?" if near else "see --recipes"
-    raise _usage(f"@{visible(name)}: no such recipe; {hint}")
+    raise _usage(f"@{visible_line(name)}: no such recipe; {hint}")
 
 
 def _answer(relations: "Relations", query: str, form: str, output: Path | None) -> None:
@@ -115,7 +117,7 @@ def _answer(relations: "Relations", query: str, form: str, output: Path | None) 
         with output.open("w", encoding="utf-8", newline="") as file:
             return _write(table, form, file)
     except QueryError as error:
-        raise _usage(visible(str(error))) from None
+        raise _usage(visible_line(str(error))) from None
     except OSError as error:
         raise _usage(f"{output}: can't write ({error.strerror})") from None
 
@@ -181,15 +183,8 @@ def table_lines(table: "Table") -> Iterator[str]:
 
 
 def _cell(value: Any) -> str:
-    text = visible("" if value is None else str(value))
+    text = visible_line("" if value is None else str(value))
     return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 1]}…"
-
-
-def visible(text: str) -> str:
-    """Text that does nothing to a terminal: what can't be printed is written as its escape."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _width(text: str) -> int:

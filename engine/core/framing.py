@@ -26,10 +26,12 @@ Every reply is exactly one JSON object and nothing else: no prose, no markdown, 
 Files and commands are reached through capabilities: load them, then call them. A usual course is:
 {"name": "capability_load", "arguments": {"names": ["fs.read", "fs.patch"]}}
 {"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "notes.txt"}}}
-{"name": "capability_call", "arguments": {"capability": "fs.patch", "arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
+{"name": "capability_call", "arguments": {"capability": "fs.patch", \
+"arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
 {"name": "verify", "arguments": {}}
 A failing check does not pass by itself: change a file, then verify again.
-finish is refused until all checks pass. Its summary says in your own words what you changed in this project."""
+finish is refused until all checks pass. \
+Its summary says in your own words what you changed in this project."""
 
 _PROFILE_HINTS = {
     "coding": "coding: find the code and its tests, make the smallest change, run the checks.",
@@ -102,12 +104,17 @@ def _listed(title: str, lines: Sequence[str]) -> str:
 
 def _tool_line(name: str, tool: Any) -> str:
     schema = msgspec.json.decode(tool.schema)
+    description = " ".join(tool.description.split())
+    if not isinstance(schema, dict):
+        return f"- {name}: {description}"
     required = schema.get("required", ())
+    hidden = getattr(tool, "hidden", ())
     arguments = ", ".join(
         f"{argument}{'' if argument in required else '?'}: {_type_of(shape)}"
         for argument, shape in schema.get("properties", {}).items()
+        if argument not in hidden
     )
-    return f"- {name}({arguments}): {tool.description}"
+    return f"- {name}({arguments}): {description}"
 
 
 def _type_of(shape: Any) -> str:

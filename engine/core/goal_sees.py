@@ -9,7 +9,7 @@ from stepfold.engine.capabilities.lifecycle import Admitted, Refused, admit
 from stepfold.engine.contract.envelope import Action, parse_action
 from stepfold.engine.core.machine import AUTO
 from stepfold.projections.evidence import unmet
-from stepfold.projections.fold_goal import called, checks_of, config_of
+from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.state import Run
 
 
@@ -60,8 +60,8 @@ def action(run: Run) -> tuple[str, Any]:
     call_id = run.slots[0].call_id
     arguments = taken_arguments(run)
     if taken.name == "capability_call":
-        name, inner = called(taken)
-        return taken.name, Acting(call_id, arguments, _admission(run, name, msgspec.json.decode(inner)))
+        admission = _admission(run, arguments["capability"], arguments["arguments"])
+        return taken.name, Acting(call_id, arguments, admission)
     if taken.name == "verify":
         return taken.name, _wanted(run)
     return taken.name, Acting(call_id, arguments)

@@ -1,6 +1,7 @@
 """Guards of the goal table: conditions on the run, read after "if". Each returns a real bool.
 
-`given` is what the state's eye gave with its word (see `goal_sees`). Thresholds and caps come from the run's configuration.
+`given` is what the state's eye gave with its word (see `goal_sees`). Thresholds and
+caps come from the run's configuration.
 """
 
 from typing import Any
@@ -63,7 +64,8 @@ def turns_to_drop(run: Run) -> int:
     while count < droppable and characters > room:
         characters -= len(history.turns[1 + count].content)
         count += 1
-    while count < droppable and history.turns[1 + count].role == "tool":
+    # A tool turn without its call confuses a model, and providers refuse it: the pair goes whole.
+    while 0 < count < len(history.turns) - 1 and history.turns[1 + count].role == "tool":
         count += 1
     return count
 

@@ -4,8 +4,6 @@ Read as the goal table. Everything that needs a turn's calls looks at them in ca
 lands in another order is folded in that one. `stepfold diagram --loop tools` draws this table.
 """
 
-# ruff: noqa: E501
-
 from collections.abc import Callable
 from typing import Any
 

@@ -47,7 +47,8 @@ class Model(Protocol):
     """Something that answers. Whatever goes wrong is a `ModelErred`: a reply never raises.
 
     A model with `reads_messages = False` (a script, a recording) is asked without any: building the
-    request is the one part of a step whose cost grows with the run. An answer that is there at once comes without an awaitable, so that a scripted run needs no task.
+    request is the one part of a step whose cost grows with the run. An answer that is there at once
+    comes without an awaitable, so that a scripted run needs no task.
     """
 
     @property

@@ -18,12 +18,15 @@ from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.fork import Branch, branch_off
 from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import reopen, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
+from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
+from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
 from stepfold.projections.fold_goal import LISTEN
@@ -35,7 +38,8 @@ class AgentLoop:
     """Runs goals in a project, one strict action a step.
 
     `model` is a `Model` or what `--model` takes. Timeouts are in seconds, the window in tokens.
-    `checks` are the acceptance checks; None takes those that the project shows. `store` is a folder
+    `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read there),
+    else those that the project shows. `store` is a folder
     or an open `Store`; None means `.stepfold` in the project. `watch` is told of every event.
     """
 
@@ -74,7 +78,7 @@ class AgentLoop:
             worker_slots=worker_slots,
             context_window=context_window,
             verification=verification,
-            checks=detect(self.project) if checks is None else tuple(checks),
+            checks=_checks_of(self.project) if checks is None else tuple(checks),
             manifests=NATIVE,
             policy=tuple(policy),
             sandbox_required=sandbox != "none",
@@ -107,11 +111,14 @@ class AgentLoop:
     def resume(self, run_id: str, *, answer: str | None = None) -> LoopOutcome:
         """Go on with a run where its log stops, under the settings that it was started with.
 
-        `answer` answers the question that it ended with. Raises CannotResume, and LogError.
+        `run_id` is an id, its start, or `last`; `answer` answers the question that the run ended with.
+        Raises StoreError for a run that is not there, CannotResume, and LogError.
         """
+        # Opening a log makes its file, so who asks for a run that never was must not get that far.
+        found = self.store.find(run_id)
 
         async def interruptible() -> LoopOutcome:
-            effects = self._effects(run_id)
+            effects = self._effects(found)
             with _interrupts(effects):
                 return await self._resume(effects, answer)
 
@@ -128,6 +135,37 @@ class AgentLoop:
             effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
             return await self._drive(reopened.run, effects, log)
 
+    def fork(
+        self, run_id: str | Path, *, at: int, changes: Sequence[str] = (), reply: str | None = None
+    ) -> LoopOutcome:
+        """Branch off a recorded run (an id of the store, or a trace file) into a run of its own.
+
+        Everything below seq `at` is shared. From there on `changes` (`KEY=VALUE`, as in
+        `stepfold.toml`) and this loop's model hold; `reply` is said instead of the one recorded at
+        `at`. What the source recorded serves while the fork decides the same; the rest is live, in
+        this loop's project. Raises CannotFork, ChangeError and LogError.
+        """
+        source = read_log(run_id if isinstance(run_id, Path) else self.store.path_of(run_id)).records
+        shared = branch_off(source, at=at, changes=changes, model=self.model.name, reply=reply)
+
+        async def interruptible() -> LoopOutcome:
+            effects = self._effects(new_run_id())
+            with _interrupts(effects):
+                return await self._fork(effects, shared)
+
+        return asyncio.run(interruptible())
+
+    async def _fork(self, effects: LiveEffects, shared: Sequence[Recorded]) -> LoopOutcome:
+        run = Run()
+        with self._log(effects) as log:
+            branch = Branch(shared, live=effects, log=log, probe=lambda: probe(self._sandbox))
+            try:
+                await drive(run, branch, branch)
+            finally:
+                await effects.close()
+                await _close(self.model)
+        return outcome(run)
+
     def _effects(self, run_id: str) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
         hands = GoalEffects(self.model, self.project, memory, self._limits)
@@ -139,6 +177,7 @@ class AgentLoop:
         effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
         effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
         with self._log(effects) as log:
+            log.begin()
             return await self._drive(Run(), effects, log)
 
     def _log(self, effects: LiveEffects) -> RunLog:
@@ -153,6 +192,10 @@ class AgentLoop:
             await effects.close()
             await _close(self.model)
         return outcome(run)
+
+
+def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
+    return read_settings(project).check_specs() or detect(project)
 
 
 async def _close(model: Model) -> None:

@@ -109,7 +109,7 @@ async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -
 
 
 def _as_text(landed: ModelReplied | ModelErred) -> ModelReplied | ModelErred:
-    """A structured call becomes the text that the strict parser judges, byte for byte, before it is recorded."""
+    """A structured call becomes the text that the strict parser judges, before it is recorded."""
     return as_action(landed) if isinstance(landed, ModelReplied) and landed.tool_calls else landed
 
 

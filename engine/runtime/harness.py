@@ -144,7 +144,7 @@ class AgentHarness:
         `commands` are given to a paused run, and come from its owner: no handle's allow-list holds for them.
         """
         life = Life(self, state, context, replace(config or RunConfig(), run_id=run_id), stream=False)
-        if self._store is None or not self._store.path_of(run_id).exists():
+        if self._store is None or not self._store.holds(run_id):
             raise CannotResume(f"run {run_id}: nothing of it is recorded in this harness's store")
         return _settled(await life.again(commands))
 
@@ -156,7 +156,7 @@ class AgentHarness:
         So a parent that is resumed in the middle of a sub-agent's run does not run it twice.
         """
         life = Life(self, state, context, config, stream=False)
-        if self._store is None or not self._store.path_of(life.run_id).exists():
+        if self._store is None or not self._store.holds(life.run_id):
             return _settled(await life.begin(messages)).run
         return _settled(await life.again(())).run
 
@@ -247,7 +247,10 @@ def _models(models: Model | str | Sequence[Model | str]) -> dict[str, Model]:
     found: dict[str, Model] = {}
     for item in given:
         model = resolve(item) if isinstance(item, str) else item
-        found.setdefault(model.name, model)
+        if found.setdefault(model.name, model) is not model:
+            raise ToolDeclarationError(
+                f"two models are named {model.name!r}: the log tells them apart by name"
+            )
     return found
 
 

@@ -101,42 +101,15 @@ class HarnessEffects:
         if model is None:
             return ModelErred(*BLANK, error="model_not_found", detail=f"no model is named {effect.model!r}")
         needed = self._cache is not None or self._model_wraps or getattr(model, "reads_messages", True)
-        request = self._request(effect, run, with_messages=bool(needed))
+        request = harness_request(run, effect, self._tools_offered(run), messages=bool(needed))
         stream = config_of(run).stream and hasattr(model, "stream")
         if self._cache is None and not self._model_wraps and not stream:
             return model.reply(request)
         return self._answered(model, request, effect, run, stream)
 
-    def _request(self, effect: AskModel, run: Run, *, with_messages: bool) -> Request:
-        config = config_of(run)
-        structured = config.response_strategy
-        return Request(
-            model=effect.model,
-            messages=tuple(request_messages(run, request_change(run))) if with_messages else (),
-            generation=config.generation,
-            max_tokens=effect.max_tokens,
-            characters=run.history.characters,
-            tools=self._tools_offered(run),
-            response_schema=config.response_schema if structured == "provider" else NULL,
-            response_name=config.response_name if structured == "provider" else "",
-            call=effect.call,
-            attempt=effect.attempt,
-            tool_choice=config.response_name if structured == "tool" and not run.manifests else "",
-        )
-
     def _tools_offered(self, run: Run) -> tuple[Manifest, ...]:
         if self._offered is None:
-            config = config_of(run)
-            shown = [replace(m, schema=Raw(visible_schema(m)), hidden=()) for m in run.manifests.values()]
-            if config.response_strategy == "tool":
-                shown.append(
-                    Manifest(
-                        name=config.response_name,
-                        description="Give the final answer, in this shape.",
-                        schema=config.response_schema,
-                    )
-                )
-            self._offered = tuple(shown)
+            self._offered = tools_offered(run)
         return self._offered
 
     async def _answered(
@@ -321,6 +294,40 @@ def _wrapped_tool(
     wrap: Middleware, inner: Callable[[CallRequest], Awaitable[Any]]
 ) -> Callable[[CallRequest], Awaitable[Any]]:
     return lambda request: wrap.wrap_tool(request, inner)
+
+
+def tools_offered(run: Run) -> tuple[Manifest, ...]:
+    """The tools as the model sees them: nothing that the host injects, the structured answer as one more."""
+    config = config_of(run)
+    shown = [replace(m, schema=Raw(visible_schema(m)), hidden=()) for m in run.manifests.values()]
+    if config.response_strategy == "tool":
+        answer = "Give the final answer, in this shape."
+        shown.append(Manifest(name=config.response_name, description=answer, schema=config.response_schema))
+    return tuple(shown)
+
+
+def harness_request(
+    run: Run, effect: AskModel, tools: tuple[Manifest, ...], *, messages: bool = True
+) -> Request:
+    """The request of a model call, exactly: what `stepfold prompt` shows is built here too.
+
+    Without `messages`, for models that don't read them.
+    """
+    config = config_of(run)
+    strategy = config.response_strategy
+    return Request(
+        model=effect.model,
+        messages=tuple(request_messages(run, request_change(run))) if messages else (),
+        generation=config.generation,
+        max_tokens=effect.max_tokens,
+        characters=run.history.characters,
+        tools=tools,
+        response_schema=config.response_schema if strategy == "provider" else NULL,
+        response_name=config.response_name if strategy == "provider" else "",
+        call=effect.call,
+        attempt=effect.attempt,
+        tool_choice=config.response_name if strategy == "tool" and not run.manifests else "",
+    )
 
 
 def named(middleware: Sequence[Middleware]) -> dict[str, Middleware]:

@@ -99,6 +99,8 @@ class Life:
             )
         )
         log = self._harness.log(self.run_id)
+        if isinstance(log, RunLog):
+            log.begin()
         return await self._drive(log)
 
     async def again(self, commands: Sequence[Command]) -> AgentLoopResult:

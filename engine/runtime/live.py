@@ -1,4 +1,4 @@
-"""Live effects: a mailbox. What is due is started, what is gone is cancelled, what lands is handed on."""
+"""Live effects, a mailbox: what is due is started, what is gone is cancelled, what lands is handed on."""
 
 import asyncio
 from collections import deque
@@ -111,7 +111,7 @@ class LiveEffects:
             await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
 
     def _go_on_from(self, moment: int) -> None:
-        """The clock of an earlier life may have been ahead of ours, also of what is in the mailbox."""
+        """An earlier life's clock may have been ahead of ours, also of what is in the mailbox already."""
         self._timestamps.not_before(moment)
         floor = self._timestamps.stamp(moment)
         self._mailbox = deque((key, max(ts, floor), event) for key, ts, event in self._mailbox)

@@ -2,11 +2,13 @@
 
 Replay's effects hand out the next run of neighbouring observed events, as one batch, and refuse one
 that answers no effect in flight. Its log compares each decided event's canonical bytes with the
-recorded ones. The first difference is told with what was recorded, what is computed now, and the
-observed event that led to it.
+recorded ones. The first difference is told with what was recorded, what is computed now, the rows of
+the table that fired, and the observed event that led to it.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from msgspec import Struct
 
 from stepfold.engine.runtime.drive import drive
 from stepfold.events.codec import encode
-from stepfold.events.journal import Log, LogError, Recorded, read_log
+from stepfold.events.journal import Log, LogError, NewerLog, Recorded, read_log
 from stepfold.events.vocabulary import AnyEvent, Observed, RunStarted, Unknown
 from stepfold.projections.state import Run
 
@@ -23,13 +25,23 @@ from stepfold.projections.state import Run
 class ReplayDiverged(Exception):
     """The engine decides otherwise now than when the log was made."""
 
-    def __init__(self, seq: int, kind: str, field: str, recorded: Any, computed: Any, caused_by: Any) -> None:
+    def __init__(
+        self,
+        seq: int,
+        kind: str,
+        field: str,
+        recorded: Any,
+        computed: Any,
+        caused_by: Any,
+        row: dict[str, Any] | None = None,
+    ) -> None:
         self.seq = seq
         self.kind = kind
         self.field = field
         self.recorded = recorded
         self.computed = computed
         self.caused_by = caused_by
+        self.row = row
         super().__init__(f"diverged at seq {seq} ({kind}): {field} was {recorded!r}, is now {computed!r}")
 
 
@@ -38,7 +50,11 @@ class _EndOfLog(Exception):
 
 
 class Replay(Struct, frozen=True):
-    """The verdict over one trace, in the shape that `stepfold replay --json` prints."""
+    """The verdict over one trace, in the shape that `stepfold replay --json` prints.
+
+    `field` is a path (`sections.2.digest`); `row` holds the row of the table that fired when the log
+    was recorded and the one that fires now, each None where there is no decision on that side.
+    """
 
     trace: str
     verdict: str
@@ -49,6 +65,7 @@ class Replay(Struct, frozen=True):
     recorded: Any = None
     computed: Any = None
     caused_by: Any = None
+    row: dict[str, Any] | None = None
     line: int = 0
     why: str = ""
     torn_bytes: int = 0
@@ -61,6 +78,7 @@ class Replay(Struct, frozen=True):
                 fields = ["trace", "verdict", "events"]
             case "diverged":
                 fields = ["trace", "verdict", "seq", "kind", "field", "recorded", "computed", "caused_by"]
+                fields.append("row")
             case _:
                 fields = ["trace", "verdict", "line", "why"]
         fields += [name for name in ("torn_bytes", "unknown_kinds") if getattr(self, name)]
@@ -91,7 +109,7 @@ class RecordedRun:
                 self._refuse_unasked(run, event, first=not batch and run.seq == 0)
                 self._last_observed = event
                 answered.add(event.key)
-            elif not isinstance(event, Unknown) or _was_decided(self._next):
+            elif not isinstance(event, Unknown) or was_decided(self._next):
                 break
             batch.append(event)
             self._advance()
@@ -121,17 +139,16 @@ class RecordedRun:
 
     def _compare(self, event: Any, computed: bytes) -> None:
         assert self._next is not None
-        recorded = self._next.event
+        recorded: Any = self._next.event
         self._refuse_newer(recorded)
         # Lines of an older version, or with fields that this engine doesn't know, agree when their
         # canonical form does.
         if encode(recorded) == computed:
             return
         was, now = _fields(encode(recorded)), _fields(computed)
-        field = next((name for name in [*was, *now] if was.get(name) != now.get(name)), "")
-        raise ReplayDiverged(
-            recorded.seq, str(was.get("kind")), field, was.get(field), now.get(field), self._cause()
-        )
+        field, old, new = first_difference(was, now)
+        rows = {"recorded": was.get("row"), "computed": now.get("row")}
+        raise ReplayDiverged(recorded.seq, str(was.get("kind")), field, old, new, self._cause(), rows)
 
     def _refuse_unasked(self, run: Run, event: Observed, *, first: bool) -> None:
         if first and not isinstance(event, RunStarted):
@@ -146,12 +163,18 @@ class RecordedRun:
     def _refuse_newer(self, event: AnyEvent | Unknown) -> None:
         if isinstance(event, Unknown):
             why = f"the kind {event.kind} at seq {event.seq} is of a newer engine: upgrade stepfold"
-            raise LogError(Path(), why, self.count + 1)
+            raise NewerLog(Path(), why, self.count + 1)
 
     def _missing_decision(self, event: Any) -> None:
         self._refuse_newer(event)
         raise ReplayDiverged(
-            event.seq, type(event).__name__, "kind", type(event).__name__, None, self._cause()
+            event.seq,
+            type(event).__name__,
+            "kind",
+            type(event).__name__,
+            None,
+            self._cause(),
+            {"recorded": getattr(event, "row", None), "computed": None},
         )
 
     def _cause(self) -> Any:
@@ -159,9 +182,48 @@ class RecordedRun:
         return None if event is None else {"seq": event.seq, "kind": type(event).__name__, "key": event.key}  # type: ignore[union-attr]
 
 
-def _was_decided(record: Recorded) -> bool:
+def was_decided(record: Recorded) -> bool:
     """Whether a line of an unknown kind stands for a decision: every one of those names its row."""
     return "row" in _fields(record.line)
+
+
+def batch_at(records: Sequence[Recorded], position: int, run: Run) -> list[AnyEvent | Unknown]:
+    """The recorded landings from `position` on that answer what is due in `run`, as one batch."""
+    batch: list[AnyEvent | Unknown] = []
+    answered: set[str] = set()
+    for record in islice(records, position, None):
+        event = record.event
+        if isinstance(event, Observed):
+            if event.key and (event.key not in run.due or event.key in answered):
+                break
+            answered.add(event.key)
+        elif not isinstance(event, Unknown) or was_decided(record):
+            break
+        batch.append(event)
+    return batch
+
+
+def first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:
+    """Where two JSON values first differ: the path, and both sides there. ("", …) when they are whole others.
+
+    Goes into objects, and into arrays of objects of one length: other arrays are told whole, for a name
+    at a place says less than the two lists.
+    """
+    if isinstance(was, dict) and isinstance(now, dict):
+        pairs = [(name, was.get(name), now.get(name)) for name in dict.fromkeys([*was, *now])]
+    elif _are_objects(was) and _are_objects(now) and len(was) == len(now):
+        pairs = [(str(place), *sides) for place, sides in enumerate(zip(was, now, strict=True))]
+    else:
+        return "", was, now
+    for name, left, right in pairs:
+        if left != right or type(left) is not type(right):
+            path, old, new = first_difference(left, right)
+            return f"{name}.{path}".rstrip("."), old, new
+    return "", was, now
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _fields(line: bytes) -> dict[str, Any]:
@@ -186,10 +248,8 @@ def verify(records: Iterable[Recorded]) -> tuple[Run, int]:
     """
     recorded = RecordedRun(records)
     run = Run()
-    try:
+    with suppress(_EndOfLog):
         run_to_end(drive(run, recorded, recorded))
-    except _EndOfLog:
-        pass
     return run, recorded.count
 
 
@@ -240,7 +300,12 @@ def replay(trace: str | Path) -> Replay:
             recorded=difference.recorded,
             computed=difference.computed,
             caused_by=difference.caused_by,
+            row=difference.row,
         )
+    except NewerLog as error:
+        # Whoever reads this must not take a log for damaged that only needs another engine.
+        why = error.why if "newer" in error.why else f"of a newer engine: {error.why}"
+        return Replay(str(trace), "unreadable", line=error.line, why=why)
     except LogError as error:
         return Replay(str(trace), "unreadable", line=error.line, why=error.why)
     return Replay(

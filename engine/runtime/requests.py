@@ -6,10 +6,11 @@ from msgspec import Struct
 
 from stepfold.engine.models.protocol import Request
 from stepfold.engine.runtime.goal_effects import request_of
+from stepfold.engine.runtime.harness_effects import harness_request, tools_offered
 from stepfold.events.vocabulary import AnyEvent, ModelStarted, Unknown
 from stepfold.projections.effects import AskModel
 from stepfold.projections.fold_goal import config_of
-from stepfold.projections.prompt import GoalPrompt, request_digest
+from stepfold.projections.prompt import GoalPrompt, harness_request_digest, request_digest
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 
@@ -34,7 +35,11 @@ def recorded_request(events: Iterable[AnyEvent | Unknown], step: int) -> Rebuilt
 
 
 def _rebuilt(run: Run, event: ModelStarted) -> RebuiltRequest:
-    agrees = request_digest(run, event.max_tokens) == event.digest
     effect = AskModel("", event.call_id, run.call + 1, 0, event.model, event.max_tokens)
-    request = request_of(run, effect, GoalPrompt(config_of(run).generation))
-    return RebuiltRequest(run.run_id, event.digest, agrees, request)
+    if run.loop == "tools":
+        digest = harness_request_digest(run, event.max_tokens)
+        request = harness_request(run, effect, tools_offered(run))
+    else:
+        digest = request_digest(run, event.max_tokens)
+        request = request_of(run, effect, GoalPrompt(config_of(run).generation))
+    return RebuiltRequest(run.run_id, event.digest, digest == event.digest, request)

@@ -38,6 +38,10 @@ class RunLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def begin(self) -> None:
+        """For a run that is new: raises LogError when its id is recorded already."""
+        self._journal.begin()
+
     def recorded(self) -> Log:
         """What the run's file holds already. What a crash left of a last line is cut off."""
         log = read_log(self.path)

@@ -57,6 +57,17 @@ class RunPolicy(Struct, frozen=True, kw_only=True):
     response_format: ResponseFormat | None = None
     namespace: str = ""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a policy that doesn't exist: no run may fail open on a slip."""
+        if self.unknown_tool not in {"fail", "return_tool_error"} and not self.unknown_tool.startswith(
+            "rewrite:"
+        ):
+            raise ValueError(f"unknown_tool={self.unknown_tool!r}: fail, return_tool_error or rewrite:NAME")
+        if self.tool_errors not in {"fail", "return_to_model"} and not self.tool_errors.startswith(
+            "message:"
+        ):
+            raise ValueError(f"tool_errors={self.tool_errors!r}: fail, return_to_model or message:TEXT")
+
 
 class RunConfig(Struct, frozen=True, kw_only=True):
     """What holds for one run. An explicit cap and the policy's: the stricter wins.

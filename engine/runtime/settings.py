@@ -1,6 +1,7 @@
 """`stepfold.toml`: every key with its default, read once, checked whole, and refused by name."""
 
 import difflib
+import math
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -153,6 +154,7 @@ def parse_settings(text: bytes, where: str = FILE_NAME) -> Settings:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{where}: not TOML: {error}") from error
     _refuse_unknown(tree, Settings, "", where)
+    _refuse_unwritable(tree, "", where)
     try:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
@@ -195,19 +197,57 @@ def _in_toml_terms(problem: str) -> str:
     return f"{place.rstrip('`')}: {what}" if place else what
 
 
+LARGEST_INTEGER = 2**63 - 1
+"""What a log line can hold."""
+
+
+def _refuse_unwritable(tree: Any, path: str, where: str) -> None:
+    """Numbers that a log could not hold: the settings of a run are its first line."""
+    match tree:
+        case dict():
+            for name, value in tree.items():
+                _refuse_unwritable(value, f"{path}.{name}".lstrip("."), where)
+        case list():
+            for value in tree:
+                _refuse_unwritable(value, path, where)
+        case float() if not math.isfinite(tree):
+            raise SettingsError(f"{where}: {path} is {tree}; it must be finite")
+        case int() if abs(tree) > LARGEST_INTEGER:
+            raise SettingsError(f"{where}: {path} is {tree:.3g}; it must be at most {LARGEST_INTEGER}")
+        case _:
+            pass
+
+
 def _refuse_nonsense(settings: Settings, where: str) -> None:
-    loop = settings.loop
-    for name, value in (("max_steps", loop.max_steps), ("context_window", loop.context_window)):
+    loop, model = settings.loop, settings.model
+    limits = msgspec.structs.asdict(settings.sandbox.limits)
+    at_least_1 = {
+        "loop.max_steps": loop.max_steps,
+        "loop.context_window": loop.context_window,
+        **({} if model.max_tokens is None else {"model.max_tokens": model.max_tokens}),
+        **{f"sandbox.limits.{name}": value for name, value in limits.items()},
+    }
+    for name, value in at_least_1.items():
         if value < 1:
-            raise SettingsError(f"{where}: loop.{name} is {value}; it must be at least 1")
+            raise SettingsError(f"{where}: {name} is {value}; it must be at least 1")
+    if loop.worker_slots < 0:
+        raise SettingsError(f"{where}: loop.worker_slots is {loop.worker_slots}; it must be 0 or more")
     if loop.model_request_timeout <= 0:
         raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
     if loop.profile and loop.profile not in PROFILES:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
+    _refuse_broken_checks(settings.checks, where)
+
+
+def _refuse_broken_checks(checks: list[CheckSettings], where: str) -> None:
     seen: set[str] = set()
-    for check in settings.checks:
+    for check in checks:
+        if not check.id.strip():
+            raise SettingsError(f"{where}: a check has an empty id; name it, so that it can be asked for")
         if check.id in seen:
             raise SettingsError(f"{where}: the check id {check.id!r} stands twice")
         seen.add(check.id)
         if not check.command.strip():
             raise SettingsError(f"{where}: the check {check.id!r} has no command")
+        if check.timeout <= 0:
+            raise SettingsError(f"{where}: the timeout of the check {check.id!r} must be more than 0 seconds")

@@ -12,12 +12,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepfold.engine.runtime.changes import changed
 from stepfold.engine.runtime.drive import drive
-from stepfold.engine.runtime.replay import run_to_end
-from stepfold.engine.studies.changes import changed
+from stepfold.engine.runtime.replay import batch_at, run_to_end
 from stepfold.events.codec import encode
 from stepfold.events.journal import Recorded
-from stepfold.events.vocabulary import AnyEvent, GuardTripped, LimitReached, Observed, RunStarted, Unknown
+from stepfold.events.vocabulary import AnyEvent, GuardTripped, LimitReached, RunStarted, Unknown
 from stepfold.projections.outcome import STATUSES
 from stepfold.projections.run import fold
 from stepfold.projections.state import Run
@@ -63,8 +63,12 @@ class Judgement(Struct, frozen=True):
         }
 
 
-class _Diverged(Exception):
+class _Unknown(Exception):
     """The run would wait for a landing that nobody recorded."""
+
+
+class _LogEnds(Exception):
+    """The log stops inside a batch, as a killed process leaves it: nothing differs up to there."""
 
 
 class _WhatIf:
@@ -79,38 +83,46 @@ class _WhatIf:
         self.guard = ""
 
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
+        """The recorded landings, until something else was decided."""
         if self.seq >= 0:
-            if run.due and not run.status:
-                raise _Diverged
+            if not run.status:
+                raise _Unknown
             return ()
-        batch: list[AnyEvent | Unknown] = []
-        while self._at < len(self._records):
-            event = self._records[self._at].event
-            if not isinstance(event, Observed | Unknown):
-                break
-            batch.append(self._under_settings(event))
-            self._at += 1
+        batch = [self._under_settings(event) for event in batch_at(self._records, self._at, run)]
+        if not batch and self._at < len(self._records):
+            # A decision is recorded where none is taken now: the run rests, and waits for what is due.
+            self.seq = run.seq
+            return await self.next(run)
+        self._at += len(batch)
         self._handed_out = len(batch)
         return batch
 
     def _under_settings(self, event: AnyEvent | Unknown) -> AnyEvent | Unknown:
-        if isinstance(event, RunStarted):
-            return replace(event, config=changed(event.config, self._settings))
-        return event
+        if not isinstance(event, RunStarted):
+            return event
+        forked = None if event.forked is None else changed(event.forked, self._settings)
+        return replace(event, config=changed(event.config, self._settings), forked=forked)
 
     def record(self, event: AnyEvent | Unknown) -> None:
+        """Compare what is decided with what was, up to the first difference; note the guard that trips."""
         if self._handed_out:
             self._handed_out -= 1
             return
+        if self.seq < 0:
+            self._compare(event)
         if isinstance(event, GuardTripped):
             self.guard = event.guard
         elif isinstance(event, LimitReached):
             self.guard = event.limit
-        if self.seq >= 0:
-            return
-        recorded = self._records[self._at].event if self._at < len(self._records) else None
-        if recorded is None or encode(event) != encode(recorded):  # type: ignore[arg-type]
+
+    def _compare(self, event: AnyEvent | Unknown) -> None:
+        if self._at >= len(self._records):
+            raise _LogEnds
+        recorded = self._records[self._at].event
+        if isinstance(recorded, Unknown) or encode(event) != encode(recorded):  # type: ignore[arg-type]
             self.seq = event.seq
+            # What tripped earlier, both runs have lived through.
+            self.guard = ""
         self._at += 1
 
     def flush(self) -> None:
@@ -125,10 +137,12 @@ def judge(records: Sequence[Recorded], settings: Iterable[str]) -> Judgement:
     run = Run()
     try:
         run_to_end(drive(run, what_if, what_if))
-    except _Diverged:
+    except _Unknown:
         return Judgement(was.run_id, recorded, Ending(None, run.step, what_if.guard), what_if.seq)
+    except _LogEnds:
+        pass
     if what_if.seq < 0:
-        return Judgement(was.run_id, recorded, recorded)
+        return Judgement(was.run_id, recorded, replace(recorded, guard=what_if.guard))
     return Judgement(was.run_id, recorded, Ending(_finish(run), run.step, what_if.guard), what_if.seq)
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from stepfold.engine.cli.sql import sql, visible
+from stepfold.engine.cli.output import visible_line
+from stepfold.engine.cli.sql import sql
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.vocabulary import ModelReplied, RunFinished, RunStarted
 
@@ -145,5 +146,5 @@ def test_broken_lines_are_told_on_stderr(store):
 
 
 def test_visible_text_is_printable():
-    assert visible("".join(map(chr, range(0x3000)))).isprintable()
-    assert visible("ünï 👍") == "ünï 👍"
+    assert visible_line("".join(map(chr, range(0x3000)))).isprintable()
+    assert visible_line("ünï 👍") == "ünï 👍"

@@ -1,4 +1,4 @@
-"""Scripted goal runs that between them fire every row of the goal table. Each is a log, made by the engine."""
+"""Scripted goal runs that between them fire every row of the goal table, each a log made by the engine."""
 
 from collections.abc import Callable
 from typing import Any

@@ -204,6 +204,7 @@ def test_the_verdicts_have_the_shapes_that_are_printed(tmp_path: Path) -> None:
         "recorded": "other",
         "computed": "complete",
         "caused_by": {"seq": 4, "kind": "ModelReplied", "key": "model:model-1:0"},
+        "row": {"recorded": "other", "computed": "complete"},
     }
     assert set(replay(written(tmp_path / "empty.jsonl", [])).as_json()) == {"trace", "verdict", "line", "why"}
     assert replay(tmp_path / "none.jsonl").verdict == "unreadable"

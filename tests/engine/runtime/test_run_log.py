@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stepfold.engine.models.scripted import Script
+from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
 from stepfold.events.codec import encode
 from stepfold.events.journal import LogError, read_log
@@ -105,3 +107,21 @@ def test_a_step_is_indexed_with_the_batch_that_ends_it(store: Store) -> None:
 
             (count,) = beside.execute("SELECT count(*) FROM lines").fetchone()
             assert count == next(number for number, e in enumerate(EVENTS) if e.step == event.step)
+
+
+def test_a_second_run_under_a_recorded_id_is_refused(tmp_path):
+    loop = AgentLoop(
+        model=Script.parse(
+            b'{"text": "{\\"name\\": \\"finish\\", \\"arguments\\": {\\"summary\\": \\"done\\"}}"}'
+        ),
+        project=tmp_path,
+        checks=(),
+        sandbox="none",
+    )
+    loop.run("say done", run_id="first")
+    recorded = loop.store.path_of("first").read_bytes()
+
+    with pytest.raises(LogError, match="recorded already"):
+        loop.run("say done", run_id="first")
+
+    assert loop.store.path_of("first").read_bytes() == recorded

@@ -1,6 +1,7 @@
 """`--set KEY=VALUE`: changes to a recorded configuration, named as in `stepfold.toml`."""
 
 import difflib
+import math
 import tomllib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepfold.events.configuration import Config, GoalConfig, HarnessConfig, Rule
+from stepfold.engine.core.profile import PROFILES
+from stepfold.events.configuration import Config, GoalConfig, Rule, config_from_json
 
 
 class ChangeError(ValueError):
@@ -70,31 +72,54 @@ TOOLS_KEYS: dict[str, Callable[[Any, Any], Any]] = {
 """What a tool-calling run's configuration may be changed in."""
 
 
+POSITIVE = ("max_steps", "context_window", "model_request_timeout", "max_model_calls", "wall_clock")
+"""Fields that make no sense at 0 or below."""
+
+
 def changed(config: Config, settings: Iterable[str]) -> Config:
     """A configuration with `KEY=VALUE` settings applied, values in TOML. Raises ChangeError."""
     keys = GOAL_KEYS if isinstance(config, GoalConfig) else TOOLS_KEYS
     for setting in settings:
-        key, equals, text = setting.partition("=")
+        key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise ChangeError(f"--set {setting!r}: write KEY=VALUE")
-        change = keys.get(key.strip())
+        change = keys.get(key)
         if change is None:
-            near = difflib.get_close_matches(key, keys, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(keys)}"
-            raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {meant}")
+            raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {_meant(key, config)}")
         config = _checked(change(config, _value(text)), setting)
     return config
 
 
+def _meant(key: str, config: Config) -> str:
+    keys, others = (GOAL_KEYS, TOOLS_KEYS) if isinstance(config, GoalConfig) else (TOOLS_KEYS, GOAL_KEYS)
+    if key in others:
+        loop = "goal" if keys is GOAL_KEYS else "tool-calling"
+        return f"this is a {loop} run, which knows: {', '.join(keys)}"
+    # `max_steps` is near to `loop.max_steps`, although only half of the letters agree.
+    near = [known for known in keys if known.rpartition(".")[2] == key] or difflib.get_close_matches(
+        key, keys, n=1, cutoff=0.5
+    )
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(keys)}"
+
+
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        values = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        return text.strip()
+        return text
+    return values["value"] if len(values) == 1 else text
 
 
 def _checked(config: Config, setting: str) -> Config:
     try:
-        return msgspec.json.decode(msgspec.json.encode(config), type=GoalConfig | HarnessConfig)
-    except msgspec.ValidationError as error:
+        read = config_from_json(msgspec.json.encode(config))
+    except (msgspec.ValidationError, OverflowError, TypeError, UnicodeEncodeError) as error:
         raise ChangeError(f"--set {setting!r}: {error}") from error
+    for name in POSITIVE:
+        value = getattr(read, name, None)
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise ChangeError(f"--set {setting!r}: must be more than 0")
+    profile = getattr(read, "profile", "")
+    if profile and profile not in PROFILES:
+        raise ChangeError(f"--set {setting!r}: is one of {', '.join(PROFILES)}")
+    return read

@@ -1,0 +1,87 @@
+"""`stepfold fork`: branch off a recorded run, under other settings, another model or an edited reply."""
+
+import click
+
+from stepfold.engine.cli.output import note, store_folder
+from stepfold.engine.cli.run import chosen_model, loop_of, project_folder, report
+from stepfold.engine.cli.show import located
+from stepfold.engine.models.protocol import Model
+from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.continued import RECORDING_SPENT, Continued
+from stepfold.engine.runtime.fork import CannotFork, served_mutations
+from stepfold.engine.runtime.settings import Settings, read_settings
+from stepfold.events.configuration import GoalConfig
+from stepfold.events.journal import Recorded, read_log
+from stepfold.events.store import Store
+from stepfold.events.vocabulary import RunStarted
+
+NAMED_AT_MOST = 5
+
+
+@click.command(epilog="Example: stepfold fork last --at 40 --set loop.max_steps=30")
+@click.argument("run_id", metavar="RUN")
+@click.option("--at", type=int, required=True, metavar="SEQ", help="The first event that may differ.")
+@click.option("--model", metavar="MODEL", help="Who goes on: URL#NAME, script:FILE or trace:FILE.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="From SEQ on; repeatable.")
+@click.option("--reply", metavar="TEXT", help="What the model said at SEQ instead.")
+@click.option("--project", default=".", metavar="DIR", help="The project to go on in [the current folder].")
+@click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
+@click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
+def fork(
+    run_id: str,
+    at: int,
+    model: str | None,
+    settings: tuple[str, ...],
+    reply: str | None,
+    project: str,
+    store: str | None,
+    for_machines: bool,
+) -> int:
+    """Branch off RUN at an event (see `stepfold log`), and go on from there as a run of its own.
+
+    RUN is an id, its start, `last`, or a trace file. What was recorded serves as long as the fork
+    decides the same; calls served that way are not run again. Without --model the recorded replies go
+    on to serve by the number of their call, and [model] takes over when they are spent. Exit codes: as
+    those of `run`.
+    """
+    folder = project_folder(project)
+    configured = read_settings(folder)
+    with Store(store_folder(store, folder)) as opened:
+        trace, _ = located(run_id, str(opened.folder))
+        source = read_log(trace).records
+        answers = resolve_model(model, configured, source)
+        loop = loop_of(configured, folder, answers, opened, None, None)
+        outcome = loop.fork(trace, at=at, changes=settings, reply=reply)
+        _tell_what_was_served(source, read_log(opened.path_of(outcome.run_id)).records)
+        if outcome.error == RECORDING_SPENT:
+            step = outcome.steps
+            note(f"the recording is spent at step {step}: name a model with --model or [model] to go on")
+        return report(outcome, opened, for_machines)
+
+
+def resolve_model(spec: str | None, settings: Settings, source: tuple[Recorded, ...]) -> Model:
+    """`--model`, else the source's own replies with `[model]` after them."""
+    if spec:
+        return chosen_model(spec, settings)
+    start = source[0].event
+    config = (start.forked or start.config) if isinstance(start, RunStarted) else None
+    if not isinstance(config, GoalConfig):
+        raise CannotFork("only goal runs can be forked: the tools of other runs live in their own program")
+    wanted = settings.model
+    if not wanted.base_url:
+        return Continued(source, config.model, None)
+    named, timeout = f"{wanted.base_url}#{wanted.name}", settings.loop.model_request_timeout
+    return Continued(
+        source, config.model, lambda: resolve(named, api_key_env=wanted.api_key_env, timeout=timeout)
+    )
+
+
+def _tell_what_was_served(source: tuple[Recorded, ...], forked: tuple[Recorded, ...]) -> None:
+    served = served_mutations(source, forked)
+    if not served:
+        return
+    more = f" and {len(served) - NAMED_AT_MOST} more" if len(served) > NAMED_AT_MOST else ""
+    note(
+        f"not run again, so the project may lack what they changed in the source's: "
+        f"{', '.join(served[:NAMED_AT_MOST])}{more}"
+    )

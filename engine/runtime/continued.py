@@ -1,0 +1,46 @@
+"""The model of a fork that names none: recorded replies by the number of their call, then another model."""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from msgspec.structs import replace
+
+from stepfold.engine.models.protocol import Model, Request
+from stepfold.engine.models.recorded import Recording
+from stepfold.events.journal import Recorded
+from stepfold.events.vocabulary import ModelErred, ModelReplied
+
+RECORDING_SPENT = "recording_exhausted"
+"""The kind of the error with which a recording answers a call that it has not."""
+
+
+class Continued:
+    """The recorded model of a run goes on to answer by the number of the call; after it, another one.
+
+    `then` gives that other model when it is needed; without one, the call fails and says so.
+    """
+
+    reads_messages = True
+
+    def __init__(self, records: Iterable[Recorded], name: str, then: Callable[[], Model] | None) -> None:
+        self.name = name
+        self._recording = Recording((record.event for record in records), name)
+        self._then = then
+        self._model: Model | None = None
+
+    def reply(self, request: Request) -> ModelReplied | ModelErred | Awaitable[ModelReplied | ModelErred]:
+        """The recorded reply of this call, or that of the model after it."""
+        landed = self._recording.reply(request)
+        if not isinstance(landed, ModelErred) or landed.error != RECORDING_SPENT:
+            return landed
+        if self._then is None:
+            detail = f"{landed.detail}; name a model with --model or [model] to go on"
+            return replace(landed, detail=detail)
+        if self._model is None:
+            self._model = self._then()
+        return self._model.reply(replace(request, model=self._model.name))
+
+    async def close(self) -> None:
+        """Close the model that took over, if one did."""
+        close = getattr(self._model, "close", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,105 @@
+"""The command as installed: its help, `diagram`, `doctor`, `demo`."""
+
+import json
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from stepfold.engine.cli.main import COMMANDS
+from stepfold.engine.core.goal_table import GOAL as GOAL_TABLE
+from tests.engine.cli.projects import OUTCOME_KEYS, PROGRAM, Command, Project, is_whole
+
+
+def installed(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_installed_program_names_its_version_and_its_commands() -> None:
+    assert version("stepfold") in installed("--version").stdout
+    help_page = installed("--help")
+    assert help_page.returncode == 0
+    for name in COMMANDS:
+        assert f"  {name} " in help_page.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example(stepfold: Command, name: str) -> None:
+    result = stepfold(name, "--help")
+
+    assert result.code == 0
+    assert f"Usage: stepfold {name} " in result.text
+    assert f"stepfold {name}" in result.text.partition("Example")[2]
+
+
+def test_no_command_is_loaded_for_the_help() -> None:
+    listed = subprocess.run(
+        [
+            PROGRAM.parent / "python",
+            "-c",
+            "import sys\nfrom stepfold.engine.cli.main import main\n"
+            "try: main(['--help'])\nexcept SystemExit: pass\n"
+            "print([name for name in ('duckdb', 'openai', 'asyncio', 'msgspec') if name in sys.modules])",
+        ],
+        capture_output=True,
+        text=True,
+    )
+
+    assert listed.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("loop", ["goal", "tools"])
+def test_the_diagram_is_mermaid(stepfold: Command, loop: str) -> None:
+    result = stepfold("diagram", "--loop", loop)
+
+    assert result.code == 0
+    assert result.text.startswith("stateDiagram-v2\n")
+
+
+def test_the_diagram_shows_every_state_and_every_guard(stepfold: Command) -> None:
+    drawn = stepfold("diagram").text
+
+    for state in GOAL_TABLE.states:
+        assert state in drawn
+    for guard in ("has_no_automatic_verifier_evidence", "action_repeats", "steps_spent", "evidence_complete"):
+        assert guard in drawn
+
+
+def test_the_doctor_tells_machines_what_is_there(project: Project) -> None:
+    result = project.stepfold("doctor", "--project", project.folder, "--json")
+
+    assert result.code == 0
+    assert list(result.json) == ["stepfold", "python", "sandbox", "models", "checks", "mcp_servers", "store"]
+    assert result.json["checks"] == [{"id": "sum", "command": "grep -q 'a + b' calc.py"}]
+    assert result.json["store"] == {"folder": str(project.store), "runs": 0}
+    assert not project.store.exists()
+
+
+def test_the_doctor_tells_people_how_to_get_what_is_missing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepfold.engine.models.discovery.LOCAL", (("Ollama", "http://127.0.0.1:9/v1"),))
+    project.configure("")
+    (project.folder / "test_calc.py").unlink()
+
+    result = project.stepfold("doctor", "--project", project.folder)
+
+    assert "ollama serve" in result.text
+    assert "[[checks]]" in result.text
+
+
+def test_the_demo_completes_and_replays(tmp_path: Path) -> None:
+    result = installed("demo", "--into", "demo", "--json", cwd=tmp_path)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    told = json.loads(result.stdout)
+    assert list(told) == [*OUTCOME_KEYS, "replay"]
+    assert (told["finish"], told["replay"]["verdict"]) == ("completed", "identical")
+    assert is_whole(Path(told["trace"]))
+
+
+def test_the_demo_never_writes_into_what_is_there(stepfold: Command, tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+
+    stepfold("demo", "--into", tmp_path / "demo").is_refused("is there already", "--into")

@@ -1,0 +1,198 @@
+"""Model servers that fail: the run ends `failed`, exit code 1, its log whole and replayable."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.engine.cli.projects import FINISH, GOAL, LOAD_FILES, REPAIR, VERIFY, Project, Result, is_whole
+
+Answer = tuple[int, str, bytes]
+
+
+class Endpoint:
+    """An HTTP server of this machine: request n gets answer n, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.asked: list[dict[str, Any]] = []
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers.get("content-length", 0))
+                endpoint.asked.append(json.loads(self.rfile.read(length)))
+                status, kind, content = endpoint.answers[min(len(endpoint.asked), len(endpoint.answers)) - 1]
+                self._send(status, kind, content)
+
+            def do_GET(self) -> None:
+                self._send(200, "application/json", b'{"data": [{"id": "small"}, {"id": "large"}]}')
+
+            def _send(self, status: int, kind: str, content: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+                self.close_connection = True
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing on stderr."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        threading.Thread(target=lambda: self._http.serve_forever(poll_interval=0.01), daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    yield served
+    served.close()
+
+
+def chat(text: str) -> Answer:
+    """An answer as a server gives it."""
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    body = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "small",
+        "choices": [choice],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    }
+    return 200, "application/json", json.dumps(body).encode()
+
+
+def trouble(status: int, message: str) -> Answer:
+    return status, "application/json", json.dumps({"error": {"message": message}}).encode()
+
+
+def run(project: Project, url: str) -> Result:
+    return project.stepfold("run", GOAL, "--project", project.folder, "--model", f"{url}#small", "--json")
+
+
+def fails(project: Project, result: Result) -> str:
+    """Check how a run ended that had no model, and give what it says of the model."""
+    assert result.code == 1, result
+    assert (result.json["finish"], result.json["status"]) == ("failed", "failed")
+    assert result.err == ""
+    assert is_whole(project.trace)
+    assert project.events()[-1]["kind"] == "RunFinished"
+    assert project.ask("replay", project.trace).code == 0
+    detail: str = project.events("ModelErred")[-1]["detail"]
+    assert "\n" not in detail
+    return detail
+
+
+def test_a_server_that_answers_well(project: Project, endpoint: Endpoint) -> None:
+    endpoint.answers = [chat(reply) for reply in (LOAD_FILES, REPAIR, VERIFY, FINISH)]
+
+    result = run(project, endpoint.url)
+
+    assert (result.code, result.json["finish"]) == (0, "completed")
+    assert result.json["usage"] == {
+        "model_calls": 4,
+        "input_tokens": 28,
+        "output_tokens": 12,
+        "total_tokens": 40,
+        "estimated": False,
+    }
+    rebuilt = project.ask("prompt", "last", "--step", 4, "--json").json["request"]
+    assert rebuilt["messages"] == endpoint.asked[3]["messages"]
+
+
+def test_a_server_that_is_down(project: Project) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+
+    assert url in fails(project, run(project, url))
+    assert len(project.events("RetryScheduled")) == 2
+
+
+def test_a_key_that_is_refused(project: Project, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    endpoint.answers = [trouble(401, "Incorrect API key provided")]
+
+    detail = fails(project, run(project, endpoint.url))
+
+    assert "OPENAI_API_KEY" in detail
+    assert b"sk-very-secret" not in project.trace.read_bytes()
+    assert len(endpoint.asked) == 1
+
+
+def test_a_model_that_is_not_there(project: Project, endpoint: Endpoint) -> None:
+    endpoint.answers = [trouble(404, "model 'small' not found")]
+
+    detail = fails(project, run(project, endpoint.url))
+
+    assert "small" in detail
+    assert len(endpoint.asked) == 1
+
+
+def test_a_server_that_breaks_is_asked_again_and_then_given_up(project: Project, endpoint: Endpoint) -> None:
+    endpoint.answers = [trouble(500, "out of memory")]
+
+    assert "500" in fails(project, run(project, endpoint.url))
+    assert len(endpoint.asked) == 3
+
+
+def test_a_server_that_recovers_costs_no_step(project: Project, endpoint: Endpoint) -> None:
+    endpoint.answers = [
+        trouble(503, "loading"),
+        *(chat(text) for text in (LOAD_FILES, REPAIR, VERIFY, FINISH)),
+    ]
+
+    result = run(project, endpoint.url)
+
+    assert (result.code, result.json["steps"]) == (0, 4)
+    assert project.ask("replay", project.trace).code == 0
+
+
+HTML = b"<!doctype html><title>It works!</title><h1>Welcome to nginx</h1>"
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, "text/html", HTML), (200, "application/json", b"{}"), (200, "", b"")]
+)
+def test_a_server_that_is_no_model(project: Project, endpoint: Endpoint, answer: Answer) -> None:
+    endpoint.answers = [answer]
+
+    assert endpoint.url in fails(project, run(project, endpoint.url))
+
+
+def test_a_model_is_taken_from_the_configuration(project: Project, endpoint: Endpoint) -> None:
+    project.configure(f'[model]\nbase_url = "{endpoint.url}"\nname = "large"\n')
+    endpoint.answers = [chat(FINISH)]
+
+    project.stepfold("run", GOAL, "--project", project.folder, "--max-steps", 1)
+
+    assert endpoint.asked[0]["model"] == "large"
+
+
+def test_a_server_with_several_models_wants_a_name(project: Project, endpoint: Endpoint) -> None:
+    result = project.stepfold("run", GOAL, "--project", project.folder, "--model", endpoint.url)
+
+    result.is_refused("small, large", f"{endpoint.url}#NAME")
+
+
+def test_without_any_model_a_person_reads_what_to_start(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without: Callable[[], tuple[()]] = tuple
+    monkeypatch.setattr("stepfold.engine.models.discovery.find_local", without)
+
+    result = project.stepfold("run", GOAL, "--project", project.folder)
+
+    result.is_refused("no model", "ollama serve", "stepfold demo")
