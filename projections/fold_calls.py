@@ -1,5 +1,7 @@
 """How the calls of a turn change the run: admitted, started, landed, answered in call order."""
 
+import re
+
 from stepfold.events.vocabulary import (
     Message,
     SubAgentCompleted,
@@ -20,6 +22,7 @@ from stepfold.projections.digest import digest_of
 from stepfold.projections.harness_settings import config_of
 from stepfold.projections.state import Run, Slot
 
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 LONGEST_CHILD_ID = 120
 """Characters of a sub-agent's run id, which is the name of a file; a longer one is shortened by digest."""
 
@@ -189,7 +192,7 @@ def child_ended(run: Run, event: SubAgentCompleted | SubAgentFailed) -> None:
 def child_id(run: Run, slot: Slot) -> str:
     """The id of the run that a call starts: the parent's, the step, and the call. Nothing random."""
     place = slot.key.removeprefix("tool:")
-    safe = "".join(m if m.isascii() and (m.isalnum() or m in "-_") else "_" for m in slot.call_id)
+    safe = _UNSAFE.sub("_", slot.call_id)
     whole = f"{run.run_id}.{place}-{safe}"
     if len(whole) <= LONGEST_CHILD_ID:
         return whole

@@ -8,4 +8,5 @@ NOT_STARTED = HarnessConfig()
 
 def config_of(run: Run) -> HarnessConfig:
     """The configuration of a tool-calling run."""
-    return run.config if isinstance(run.config, HarnessConfig) else NOT_STARTED
+    config = run.config
+    return config if isinstance(config, HarnessConfig) else NOT_STARTED

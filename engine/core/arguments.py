@@ -33,13 +33,17 @@ def read_arguments(text: bytes, manifest: Manifest, *, normalize: bool) -> Argum
     guessed at.
     """
     value = _object(text)
-    if value is None and normalize:
+    unfenced = value is None
+    if unfenced and normalize:
         value = _unfenced(text)
     if value is None:
         return Arguments(text, problem=f"the arguments are no JSON object; {_expected(manifest)}")
     visible = visible_schema(manifest)
-    stripped = {name: item for name, item in value.items() if name not in manifest.hidden}
+    hidden = manifest.hidden
+    stripped = {name: item for name, item in value.items() if name not in hidden} if hidden else value
     problems = compile_schema(visible).validate(stripped)
+    if not problems and stripped is value and not unfenced:
+        return Arguments(text)
     if problems and normalize:
         inner = _unwrapped(stripped, visible)
         if inner is not None:

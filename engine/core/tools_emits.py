@@ -223,7 +223,9 @@ def start(run: Run, given: Any, head: Head) -> v.Decided:
     """The intent to run the next admitted call."""
     slot = next_slot(run, ("asked",))
     assert slot is not None
-    arguments: Arguments = arguments_of(run, slot)
+    # What admission has judged is not judged again.
+    judged = given.arguments if isinstance(given, Admission) else None
+    arguments: Arguments = judged or arguments_of(run, slot)
     return v.ToolStarted(
         *head,
         call_id=slot.call_id,

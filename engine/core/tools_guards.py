@@ -42,7 +42,7 @@ def on_error_left(run: Run, given: Any) -> bool:
 
 def after_tool_left(run: Run, given: Any) -> bool:
     """A middleware still has its `after_tool` for the call that is folded next."""
-    slot = next_slot(run, ("started",))
+    slot = given.slot
     if slot is None or not hooks_left(run, "after_tool", slot.after_hooks):
         return False
     return not isinstance(slot.landed, ToolErred) or error_is_result(run, given)
@@ -106,8 +106,10 @@ def tool_calls_spent(run: Run, given: Any) -> bool:
 def no_model(run: Run, given: Any) -> bool:
     """There is no model to ask, or none of the name that a hook put into the request."""
     models = config_of(run).models
+    if not models or not run.harness.request:
+        return not models
     wanted = request_change(run).model
-    return not models or (bool(wanted) and all(model.name != wanted for model in models))
+    return bool(wanted) and all(model.name != wanted for model in models)
 
 
 def retryable(run: Run, given: Any) -> bool:
@@ -171,8 +173,9 @@ def empty_retries_left(run: Run, given: Any) -> bool:
 def empty_is_error(run: Run, given: Any) -> bool:
     """The reply is blank, and the policy forbids that."""
     reply = run.harness.reply
-    blank = reply is not None and not reply.text.strip() and not reply.tool_calls
-    return blank and config_of(run).error_on_empty_response
+    if reply is None or not config_of(run).error_on_empty_response:
+        return False
+    return not reply.text.strip() and not reply.tool_calls
 
 
 def calls_asked(run: Run, given: Any) -> bool:
@@ -182,7 +185,9 @@ def calls_asked(run: Run, given: Any) -> bool:
 
 def structured_mixed(run: Run, given: Turn) -> bool:
     """The reply gives the structured answer beside real calls, and that is not recorded yet."""
-    return not run.harness.mixed and _phases(run) >= {"structured", "asked"}
+    if run.harness.mixed or config_of(run).response_strategy != "tool":
+        return False
+    return _phases(run) >= {"structured", "asked"}
 
 
 def _phases(run: Run) -> set[str]:
@@ -217,6 +222,8 @@ def may_start(run: Run, given: Any) -> bool:
     """
     if next_slot(run, ("asked",)) is None:
         return False
+    if not config_of(run).middleware:
+        return True
     if not any(middleware.wraps_tool for middleware in config_of(run).middleware):
         return True
     ending = bool(run.fault) or control_pending(run, given)

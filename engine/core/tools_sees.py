@@ -39,6 +39,10 @@ class Folding(Struct, frozen=True):
     unannounced: Any
 
 
+NOTHING_OPEN = Folding(None, False, None)
+NO_TURN = Turn()
+
+
 def nothing(run: Run) -> tuple[str, Any]:
     """The state waits for nothing."""
     return AUTO, None
@@ -95,7 +99,7 @@ def reply_read(run: Run) -> tuple[str, Any]:
     """The reply that was taken, judged against the response schema."""
     config = config_of(run)
     if config.response_strategy == "none":
-        return AUTO, Turn()
+        return AUTO, NO_TURN
     slot = next_slot(run, ("structured",))
     if slot is not None:
         return AUTO, Turn(slot, _problem(bytes(config.response_schema), slot.arguments))
@@ -143,21 +147,18 @@ def arguments_of(run: Run, slot: Slot) -> Arguments:
 
 def tool_landing(run: Run) -> tuple[str, Any]:
     """The result of the call that is folded next, which need not be the one that landed first."""
-    slot = next_slot(run, ("started",))
-    landed = None if slot is None else slot.landed
-    given = Folding(slot, _child_open(run, slot), _unannounced(run))
-    return (AUTO if landed is None or given.unannounced is not None else type(landed).__name__), given
-
-
-def _child_open(run: Run, slot: Slot | None) -> bool:
-    return slot is not None and slot.announced and not slot.child_closed
-
-
-def _unannounced(run: Run) -> Slot | None:
+    first: Slot | None = None
     for slot in run.slots:
-        if slot.phase == "started" and not slot.announced and is_child(run, slot):
-            return slot
-    return None
+        if slot.phase != "started":
+            continue
+        if not slot.announced and is_child(run, slot):
+            return AUTO, Folding(first or slot, False, slot)
+        first = first or slot
+    if first is None:
+        return AUTO, NOTHING_OPEN
+    landed = first.landed
+    word = AUTO if landed is None else type(landed).__name__
+    return word, Folding(first, first.announced and not first.child_closed, None)
 
 
 def hook_word(run: Run) -> tuple[str, Any]:

@@ -195,12 +195,12 @@ class HarnessEffects:
     async def _ran(self, tool: Tool, effect: CallTool, run: Run) -> Landing:
         timeout = tool.timeout if tool.timeout is not None else config_of(run).tool_timeout
         context = self._context(run, effect)
+        if timeout is None:
+            return await self._called(tool, effect, context)
         try:
             async with asyncio.timeout(timeout):
                 return await self._called(tool, effect, context)
         except TimeoutError:
-            if timeout is None:
-                raise
             return ToolReturned(
                 *BLANK, content=f"Error: {tool.name} timed out after {timeout * 1000:g} ms", error="Timeout"
             )

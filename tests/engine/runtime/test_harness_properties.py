@@ -81,7 +81,9 @@ class World:
             return self._slowly(chance.randint(1, 300), text("slow"))
         if kind == "raise":
             raise ConnectionError("gone")
-        return cut() if kind == "blank" else text(chance.choice(["done", "", '{"a":1}']))
+        if kind == "blank":
+            return cut()
+        return text(chance.choice(["done", "", '{"a":1}']))
 
     async def _slowly(self, milliseconds: int, what: Any) -> Any:
         await self.clock.sleep(milliseconds / 1000)
