@@ -210,8 +210,11 @@ class HarnessEffects:
             arguments = msgspec.json.decode(request.arguments or "{}")
             whole = injected_into(arguments, tool.manifest.hidden, self._injected)
             if tool.is_async:
-                return await tool.call(whole, context)
-            return await asyncio.to_thread(tool.call, whole, context)
+                try:
+                    return await tool.call(whole, context)
+                except SystemExit as error:
+                    raise ToolEscaped(error) from error
+            return await asyncio.to_thread(_contained, tool, whole, context)
 
         call: Callable[[CallRequest], Awaitable[Any]] = innermost
         for wrap in reversed(self._tool_wraps):
@@ -328,6 +331,26 @@ def harness_request(
         attempt=effect.attempt,
         tool_choice=config.response_name if strategy == "tool" and not run.manifests else "",
     )
+
+
+class ToolEscaped(Exception):
+    """A tool raised what no event loop can carry: `kind` is what it was."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.kind = type(error).__name__
+        super().__init__(str(error) or self.kind)
+
+
+def _contained(tool: Tool, arguments: dict[str, Any], context: RunContext) -> Any:
+    """Run a plain function. What would hang a future or end the process becomes an error of the tool.
+
+    Earned by `next(iter([]))` in a tool: its StopIteration can't be raised into a future, and the run
+    waited for ever; and by tools that wrap a command line and end in SystemExit.
+    """
+    try:
+        return tool.call(arguments, context)
+    except (StopIteration, GeneratorExit, SystemExit) as error:
+        raise ToolEscaped(error) from error
 
 
 def named(middleware: Sequence[Middleware]) -> dict[str, Middleware]:
