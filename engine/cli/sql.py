@@ -173,8 +173,10 @@ def table_lines(table: "Table") -> Iterator[str]:
             more = True
             break
         rows.append([_cell(value) for value in row])
-    widths = [max(map(_width, column)) for column in zip(table.names, *rows, strict=True)]
-    for line in (list(table.names), ["-" * width for width in widths], *rows):
+    # A name may come from the data (a pivot), so it is no safer than a cell.
+    names = [_cell(name) for name in table.names]
+    widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
+    for line in (names, ["-" * width for width in widths], *rows):
         yield "  ".join(
             cell + " " * (w - _width(cell)) for cell, w in zip(line, widths, strict=True)
         ).rstrip()

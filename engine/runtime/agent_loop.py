@@ -67,6 +67,8 @@ class AgentLoop:
     ) -> None:
         self.model = resolve(model, timeout=model_request_timeout) if isinstance(model, str) else model
         self.project = Path(project).resolve()
+        if not self.project.is_dir():
+            raise NotADirectoryError(f"the project {str(project)!r} is no folder: name one that is there")
         self.store = store if isinstance(store, Store) else Store(Path(store or self.project / ".stepfold"))
         self._config = GoalConfig(
             goal="",

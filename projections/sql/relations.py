@@ -63,6 +63,8 @@ class Relations:
             cursor = self.connection.execute(sql, parameters or None)
         except (duckdb.Error, RuntimeError, ValueError) as error:
             raise QueryError(one_line(error)) from None
+        if cursor is None:
+            raise QueryError("there is no query in this")
         described = cursor.description or []
         names = tuple(str(column[0]) for column in described)
         return Table(names, tuple(str(column[1]) for column in described), _rows(cursor))

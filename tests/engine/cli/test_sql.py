@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from stepfold.engine.cli.output import visible_line
-from stepfold.engine.cli.sql import sql
+from stepfold.engine.cli.sql import sql, table_lines
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.vocabulary import ModelReplied, RunFinished, RunStarted
+from stepfold.projections.sql.relations import Table
 
 TS = "2026-01-01T00:00:00.000000Z"
 HOSTILE = 'a,"b"\n\x1b[31mred\u2028\u202e \'👍'
@@ -148,3 +149,9 @@ def test_broken_lines_are_told_on_stderr(store):
 def test_visible_text_is_printable():
     assert visible_line("".join(map(chr, range(0x3000)))).isprintable()
     assert visible_line("ünï 👍") == "ünï 👍"
+
+
+def test_a_header_that_comes_from_the_data_is_as_visible_as_a_cell():
+    table = Table(("\x1b[31m\u202e",), ("INTEGER",), iter([(1,)]))
+
+    assert all(line.isprintable() for line in table_lines(table))

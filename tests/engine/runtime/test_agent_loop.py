@@ -238,3 +238,10 @@ def test_a_loop_runs_one_goal_after_another(tmp_path: Path) -> None:
 
     assert len(ids) == 3
     assert set(loop.store.run_ids()) == ids
+
+
+def test_a_project_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(NotADirectoryError, match="no folder"):
+        AgentLoop(model=Script.parse(b'{"text": "x"}'), project=tmp_path / "nope")
+
+    assert not (tmp_path / "nope").exists()

@@ -219,3 +219,9 @@ def test_one_named_file_may_be_written(tmp_path):
 def test_open_files_are_open(tmp_path):
     answer(open_unguarded(tmp_path), f"COPY (SELECT 1 AS n) TO '{tmp_path}/out.csv'")
     assert (tmp_path / "out.csv").read_text() == "n\n1\n"
+
+
+@pytest.mark.parametrize("query", [";", ";;", "/* nothing */"])
+def test_a_text_without_a_query_is_refused(tmp_path, query):
+    with pytest.raises(QueryError, match="no query"):
+        open_relations(tmp_path).query(query)
