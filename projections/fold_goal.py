@@ -72,7 +72,6 @@ def profile_inferred(run: Run, event: ProfileInferred) -> None:
 
 def memory_recalled(run: Run, event: MemoryRecalled) -> None:
     """The hits stand in the framing from now on."""
-    run.goal.recalled = True
     run.goal.hits = event.hits
 
 

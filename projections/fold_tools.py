@@ -274,6 +274,14 @@ def limit_reached(run: Run, event: LimitReached) -> None:
     run.harness.limit = event.limit
 
 
+def answer_of(run: Run) -> str:
+    """The answer so far: what a control or a hook made of it, else the last reply's text."""
+    harness = run.harness
+    if harness.final is not None:
+        return harness.final
+    return harness.reply.text if harness.reply is not None else ""
+
+
 def run_completed(run: Run, event: RunCompleted) -> None:
     """The run ended well."""
     run.status = "completed"

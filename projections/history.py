@@ -62,9 +62,8 @@ class ConversationHistory:
         """Drop the `count` oldest turns after the first one, and chain the rest anew."""
         dropped = tuple(self.turns[1 : 1 + count])
         kept = [self.turns[0], *self.turns[1 + count :]]
-        generation = self.generation
-        self.__init__()  # type: ignore[misc]
-        self.generation = generation + 1
+        self.turns, self.chains, self.characters = [], [], 0
+        self.generation += 1
         for turn in kept:
             self.append(turn)
         return dropped

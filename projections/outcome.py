@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stepfold.projections.evidence import Evidence, listed, unmet
 from stepfold.projections.fold_goal import checks_of
+from stepfold.projections.fold_tools import answer_of
 from stepfold.projections.state import Run
 from stepfold.projections.usage import Usage
 
@@ -112,7 +113,6 @@ def outcome(run: Run) -> LoopOutcome:
 def _of_tools(run: Run, status: str) -> LoopOutcome:
     """A tool-calling run in the same shape: its calls are the actions, its answer the summary."""
     harness = run.harness
-    answer = harness.final if harness.final is not None else getattr(harness.reply, "text", "")
     return LoopOutcome(
         run_id=run.run_id,
         finish=STATUSES.get(status, "failed"),
@@ -120,7 +120,7 @@ def _of_tools(run: Run, status: str) -> LoopOutcome:
         steps=run.step,
         actions=harness.tool_calls,
         rejected=0,
-        summary=answer if status == "completed" else "",
+        summary=answer_of(run) if status == "completed" else "",
         unmet=(),
         evidence=(),
         transcript="\n".join(_turn_lines(run)),

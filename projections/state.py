@@ -203,7 +203,6 @@ class GoalState(Accumulator):
         "pending",
         "previous_action",
         "profile",
-        "recalled",
         "rejected",
         "section_inputs",
         "sections",
@@ -217,7 +216,6 @@ class GoalState(Accumulator):
 
     def __init__(self) -> None:
         self.profile = ""
-        self.recalled = False
         self.hits: tuple[str, ...] = ()
         self.context_step = 0
         self.sections: tuple[tuple[str, str], ...] = ()

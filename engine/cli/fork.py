@@ -6,8 +6,9 @@ from stepfold.engine.cli.output import note, store_folder
 from stepfold.engine.cli.run import chosen_model, loop_of, project_folder, report
 from stepfold.engine.cli.show import located
 from stepfold.engine.models.protocol import Model
+from stepfold.engine.models.recorded import RECORDING_SPENT
 from stepfold.engine.models.resolve import resolve
-from stepfold.engine.runtime.continued import RECORDING_SPENT, Continued
+from stepfold.engine.runtime.continued import Continued
 from stepfold.engine.runtime.fork import CannotFork, served_mutations
 from stepfold.engine.runtime.settings import Settings, read_settings
 from stepfold.events.configuration import GoalConfig

@@ -35,24 +35,6 @@ def observation(run: Run, given: Any, head: Head) -> v.Decided:
     return v.ObservationRecorded(*head, call_id=call_id)
 
 
-def finished(status: str) -> Emit:
-    """The end of the run, with this status."""
-
-    def emit(run: Run, given: Any, head: Head) -> v.Decided:
-        return v.RunFinished(*head, status=status)
-
-    return emit
-
-
-def guard(name: str) -> Emit:
-    """That this guard tripped."""
-
-    def emit(run: Run, given: Any, head: Head) -> v.Decided:
-        return v.GuardTripped(*head, guard=name)
-
-    return emit
-
-
 def context(run: Run, given: Any, head: Head) -> v.Decided:
     """Opens the next step: the framing, as far as it changed."""
     version, run_id, seq, step, ts, row, to = head

@@ -11,7 +11,7 @@ from typing import Any
 from stepfold.engine.core import goal_emits as emit
 from stepfold.engine.core import goal_sees as sees
 from stepfold.engine.core import guards as g
-from stepfold.engine.core.machine import build, emits, rests, silent
+from stepfold.engine.core.machine import always, build, emits, rests, silent
 from stepfold.events import vocabulary as v
 from stepfold.projections.state import Run
 
@@ -37,8 +37,8 @@ ROWS = (
     emits("infer", "auto", "opening", v.ProfileInferred, emit.profile, to="framing"),
     # The top of a step, in this order whatever arm came before.
     emits("flush", "auto", "framing closing", v.ObservationRecorded, emit.observation, when=[g.observation_pending]),
-    emits("cancel", "auto", "framing closing", v.RunFinished, emit.finished("cancelled"), to="cancelled", when=[g.cancel_requested]),
-    emits("exhaust", "auto", "framing", v.GuardTripped, emit.guard("steps_spent"), to="exhausted", when=[g.context_unbuilt, g.steps_spent]),
+    emits("cancel", "auto", "framing closing", v.RunFinished, always(v.RunFinished, status="cancelled"), to="cancelled", when=[g.cancel_requested]),
+    emits("exhaust", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="steps_spent"), to="exhausted", when=[g.context_unbuilt, g.steps_spent]),
     rests("recalling", "auto", "framing", when=[g.memory_unrecalled]),
     emits("pack", "auto", "framing", v.ContextBuilt, emit.context, when=[g.context_unbuilt]),
     emits("compact", "auto", "framing", v.ContextCompacted, emit.compaction, when=[g.over_window]),
@@ -54,14 +54,14 @@ ROWS = (
     emits("accept", "accepted", "validating", v.ActionParsed, emit.accepted, to="acting"),
     # The eight arms.
     silent("drop_action", "any", "acting", "closing", when=[g.cancel_requested]),
-    emits("escalate", "capability_search", "acting", v.GuardTripped, emit.guard("search_repeats"), to="escalating", when=[g.action_repeats, g.checks_missing]),
+    emits("escalate", "capability_search", "acting", v.GuardTripped, always(v.GuardTripped, guard="search_repeats"), to="escalating", when=[g.action_repeats, g.checks_missing]),
     emits("search_ends", "capability_search", "acting", v.FinishAccepted, emit.finish_accepted("search_repeats"), to="closing", when=[g.action_repeats, g.checks_configured, g.evidence_complete]),
     emits("search", "capability_search", "acting", v.CapabilitiesFound, emit.found, to="framing"),
     emits("load", "capability_load", "acting", v.CapabilitiesLoaded, emit.loaded, to="framing"),
     emits("reject_call", "capability_call", "acting", v.ToolRejected, emit.call_rejected, to="framing", when=[g.call_refused]),
     emits("call", "capability_call", "acting", v.ToolStarted, emit.call, to="calling"),
     emits("refuse_worker", "worker_dispatch", "acting", v.ToolRejected, emit.worker_refused, to="framing"),
-    emits("hand_back", "verify", "acting", v.GuardTripped, emit.guard("verify_repeats"), to="closing", when=[g.action_repeats, g.has_no_automatic_verifier_evidence]),
+    emits("hand_back", "verify", "acting", v.GuardTripped, always(v.GuardTripped, guard="verify_repeats"), to="closing", when=[g.action_repeats, g.has_no_automatic_verifier_evidence]),
     emits("verify", "verify", "acting", v.CheckStarted, emit.check_started, to="verifying", when=[g.check_left]),
     emits("verify_nothing", "verify", "acting", v.ChecksJudged, emit.judged, to="framing"),
     emits("remember", "memory_write", "acting", v.ToolStarted, emit.remember, to="calling"),
@@ -84,10 +84,10 @@ ROWS = (
     emits("escalated_met", "auto", "escalating", v.FinishAccepted, emit.finish_accepted("search_repeats"), to="closing", when=[g.evidence_complete]),
     emits("escalated_unmet", "auto", "escalating", v.CapabilitiesFound, emit.found_again, to="framing"),
     # The end.
-    emits("close_failed", "auto", "closing", v.RunFinished, emit.finished("failed"), to="failed", when=[g.faulted]),
-    emits("close_completed", "auto", "closing", v.RunFinished, emit.finished("completed"), to="completed", when=[g.completed]),
-    emits("close_asking", "auto", "closing", v.RunFinished, emit.finished("awaiting_user"), to="awaiting_user", when=[g.user_asked]),
-    emits("close_unmet", "auto", "closing", v.RunFinished, emit.finished("missing_evidence"), to="handed_back"),
+    emits("close_failed", "auto", "closing", v.RunFinished, always(v.RunFinished, status="failed"), to="failed", when=[g.faulted]),
+    emits("close_completed", "auto", "closing", v.RunFinished, always(v.RunFinished, status="completed"), to="completed", when=[g.completed]),
+    emits("close_asking", "auto", "closing", v.RunFinished, always(v.RunFinished, status="awaiting_user"), to="awaiting_user", when=[g.user_asked]),
+    emits("close_unmet", "auto", "closing", v.RunFinished, always(v.RunFinished, status="missing_evidence"), to="handed_back"),
     emits("answered", "UserAnswered", "awaiting_user", v.RunResumed, emit.resumed, to="framing"),
     rests("ended", "auto", "awaiting_user completed handed_back exhausted cancelled failed"),
 )  # fmt: skip

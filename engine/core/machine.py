@@ -47,6 +47,15 @@ class Row(Struct, frozen=True):
     event: str = ""
 
 
+def always(event: type[Decided], **fields: Any) -> Emit:
+    """The emitter of a row whose event holds the same fields whatever the run is."""
+
+    def emit(run: Run, given: Any, head: Head) -> Decided:
+        return event(*head, **fields)
+
+    return emit
+
+
 def emits(
     name: str,
     on: str,

@@ -73,27 +73,9 @@ def control(run: Run, given: Any, head: Head) -> v.Decided:
     return v.ControlApplied(*head, control=run.harness.control[0])
 
 
-def control_named(name: str) -> Emit:
-    """A control that the loop applies of itself."""
-
-    def emit(run: Run, given: Any, head: Head) -> v.Decided:
-        return v.ControlApplied(*head, control=name)
-
-    return emit
-
-
 def paused(run: Run, given: Any, head: Head) -> v.Decided:
     """The run rests."""
     return v.RunPaused(*head, checkpoint=run.harness.model_calls)
-
-
-def limit(name: str) -> Emit:
-    """A cap is used up."""
-
-    def emit(run: Run, given: Any, head: Head) -> v.Decided:
-        return v.LimitReached(*head, limit=name)
-
-    return emit
 
 
 def ask(run: Run, given: Any, head: Head) -> v.Decided:

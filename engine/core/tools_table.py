@@ -10,7 +10,7 @@ from typing import Any
 from stepfold.engine.core import tools_emits as emit
 from stepfold.engine.core import tools_guards as g
 from stepfold.engine.core import tools_sees as sees
-from stepfold.engine.core.machine import build, emits, rests, silent
+from stepfold.engine.core.machine import always, build, emits, rests, silent
 from stepfold.events import vocabulary as v
 from stepfold.projections.state import Run
 
@@ -44,8 +44,8 @@ ROWS = (
     emits("pause", "auto", "checking", v.RunPaused, emit.paused, to="pausing", when=[g.pause_asked]),
     emits("control", "any", "checking skipping requesting deciding admitting finishing", v.ControlApplied, emit.control, when=[g.control_pending]),
     silent("stop", "any", "checking requesting deciding admitting", "skipping", when=[g.stopped]),
-    emits("clock_out", "auto", "checking requesting", v.LimitReached, emit.limit("wall_clock"), to="skipping", when=[g.deadline_passed]),
-    emits("cap_out", "auto", "checking", v.LimitReached, emit.limit("model_calls"), to="skipping", when=[g.model_calls_spent]),
+    emits("clock_out", "auto", "checking requesting", v.LimitReached, always(v.LimitReached, limit="wall_clock"), to="skipping", when=[g.deadline_passed]),
+    emits("cap_out", "auto", "checking", v.LimitReached, always(v.LimitReached, limit="model_calls"), to="skipping", when=[g.model_calls_spent]),
     silent("build", "auto", "checking", "requesting"),
     # One model call, with its retries and fallbacks.
     emits("before_model", "auto", "requesting", v.MiddlewareStarted, emit.hook("before_model"), to="hooking", when=[g.before_model_left]),
@@ -70,7 +70,7 @@ ROWS = (
     emits("recover", "auto", "deciding", v.RetryScheduled, emit.retry_empty, to="checking", when=[g.truncated_empty, g.empty_retries_left]),
     emits("empty", "auto", "deciding", v.RunFailed, emit.run_failed("EmptyResponse"), to="failed", when=[g.empty_is_error]),
     emits("reject_structured", "auto", "deciding", v.ToolArgumentsRejected, emit.structured_rejected, when=[g.structured_call_invalid]),
-    emits("note_structured", "auto", "deciding", v.ControlApplied, emit.control_named("structured_with_tool_calls"), when=[g.structured_mixed]),
+    emits("note_structured", "auto", "deciding", v.ControlApplied, always(v.ControlApplied, control="structured_with_tool_calls"), when=[g.structured_mixed]),
     silent("admit", "auto", "deciding", "admitting", when=[g.calls_asked]),
     silent("ask_again", "auto", "deciding", "checking", when=[g.calls_answered]),
     emits("bad_structure", "auto", "deciding", v.RunFailed, emit.run_failed("StructuredOutput"), to="failed", when=[g.structured_text_invalid]),
@@ -78,8 +78,8 @@ ROWS = (
     # Admission, in call order; nothing is announced before all are admitted.
     silent("admit_cancelled", "any", "admitting", "skipping", when=[g.cancel_requested]),
     silent("admit_faulted", "any", "admitting", "skipping", when=[g.faulted]),
-    emits("admit_clock", "any", "admitting", v.LimitReached, emit.limit("wall_clock"), to="skipping", when=[g.deadline_passed]),
-    emits("admit_cap", "any", "admitting", v.LimitReached, emit.limit("tool_calls"), to="skipping", when=[g.tool_calls_spent]),
+    emits("admit_clock", "any", "admitting", v.LimitReached, always(v.LimitReached, limit="wall_clock"), to="skipping", when=[g.deadline_passed]),
+    emits("admit_cap", "any", "admitting", v.LimitReached, always(v.LimitReached, limit="tool_calls"), to="skipping", when=[g.tool_calls_spent]),
     emits("before_tool", "hook_due", "admitting", v.MiddlewareStarted, emit.before_tool, to="hooking"),
     emits("refused", "refused", "admitting", v.ToolSkipped, emit.refused),
     emits("rewrite", "unknown", "admitting", v.UnknownToolCalled, emit.rewritten, when=[g.unknown_rewrites]),
@@ -124,7 +124,7 @@ ROWS = (
     # The ends and the rests.
     emits("farewell", "auto", "finishing", v.MiddlewareStarted, emit.hook("after_agent"), to="hooking", when=[g.after_agent_left], unless=[g.cancel_requested]),
     emits("done", "auto", "finishing", v.RunCompleted, emit.run_completed, to="completed"),
-    emits("rest", "auto", "pausing", v.ControlApplied, emit.control_named("paused"), to="paused"),
+    emits("rest", "auto", "pausing", v.ControlApplied, always(v.ControlApplied, control="paused"), to="paused"),
     emits("cancel_paused", "auto", "paused", v.RunFailed, emit.run_failed("Cancelled"), to="failed", when=[g.cancel_requested]),
     rests("paused", "auto", "paused", when=[g.pause_asked]),
     silent("unpause", "auto", "paused", "checking"),

@@ -17,6 +17,8 @@ from stepfold.events.vocabulary import (
 )
 
 Outcome = ModelReplied | ModelErred
+RECORDING_SPENT = "recording_exhausted"
+"""The kind of the error with which a recording answers a call that it has not."""
 _NEEDED: dict[str, Any] = {
     kind.__name__: kind for kind in (ModelStarted, ModelDelta, ModelReplied, ModelErred)
 }
@@ -61,11 +63,11 @@ class Recording:
         """The recorded outcome of this call and attempt; after the last attempt, that one again."""
         if not 1 <= request.call <= len(self._calls):
             detail = f"{self.name} has {len(self)} model calls, and this is call {request.call}"
-            return ModelErred(*BLANK, error="recording_exhausted", detail=detail)
+            return ModelErred(*BLANK, error=RECORDING_SPENT, detail=detail)
         attempts = self._calls[request.call - 1]
         if not attempts:
             detail = f"{self.name}: model call {request.call} was cut off before an answer came"
-            return ModelErred(*BLANK, error="recording_exhausted", detail=detail)
+            return ModelErred(*BLANK, error=RECORDING_SPENT, detail=detail)
         return attempts[min(max(request.attempt, 0), len(attempts) - 1)]
 
 

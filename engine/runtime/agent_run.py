@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.events.vocabulary import AnyEvent, Message
+from stepfold.projections.fold_tools import answer_of
 from stepfold.projections.harness_settings import config_of
 from stepfold.projections.state import Run
 from stepfold.projections.usage import Usage
@@ -163,11 +164,10 @@ def _state(run: Run) -> RunState:
 
 
 def _final_text(run: Run) -> str | None:
-    if run.status != "completed":
+    harness = run.harness
+    if run.status != "completed" or (harness.final is None and harness.reply is None):
         return None
-    if run.harness.final is not None:
-        return run.harness.final
-    return run.harness.reply.text if run.harness.reply is not None else None
+    return answer_of(run)
 
 
 def _structured(run: Run) -> Any:

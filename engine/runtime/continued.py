@@ -5,12 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from msgspec.structs import replace
 
 from stepfold.engine.models.protocol import Model, Request
-from stepfold.engine.models.recorded import Recording
+from stepfold.engine.models.recorded import RECORDING_SPENT, Recording
 from stepfold.events.journal import Recorded
 from stepfold.events.vocabulary import ModelErred, ModelReplied
-
-RECORDING_SPENT = "recording_exhausted"
-"""The kind of the error with which a recording answers a call that it has not."""
 
 
 class Continued:

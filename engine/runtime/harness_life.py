@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stepfold.engine.runtime.agent_run import AgentLoopResult, agent_run, status_of
 from stepfold.engine.runtime.drive import EventLog, drive
 from stepfold.engine.runtime.live import LiveEffects
-from stepfold.engine.runtime.reopen import lost, reopen
+from stepfold.engine.runtime.reopen import push_reopening, reopen
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
 from stepfold.engine.runtime.run_policy import RunConfig, new_run_id
 from stepfold.events.configuration import HarnessConfig
@@ -19,10 +19,8 @@ from stepfold.events.vocabulary import (
     AnyEvent,
     CancelRequested,
     Command,
-    EffectLost,
     Message,
     ModelDelta,
-    RunReopened,
     RunStarted,
     SteeringReceived,
     ToolCall,
@@ -112,9 +110,7 @@ class Life:
         if not self._run.due:
             log.close()
             return AgentLoopResult(agent_run(self._run), status_of(self._run))
-        self._effects.push(RunReopened(*BLANK))
-        for key in lost(self._run, reopened.suspects):
-            self._effects.push(EffectLost(*BLANK), key)
+        push_reopening(self._effects, reopened)
         if STEERING in self._run.due and commands:
             self._effects.push(SteeringReceived(*BLANK, commands=tuple(commands)), STEERING)
         return await self._drive(log)

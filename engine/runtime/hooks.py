@@ -28,6 +28,7 @@ from stepfold.projections.fold_hooks import (
     ResultChange,
     request_change,
 )
+from stepfold.projections.fold_tools import answer_of
 from stepfold.projections.state import Run, Slot
 
 
@@ -75,9 +76,7 @@ def _subject(hook: str, run: Run) -> Any:
             error = landed.error if isinstance(landed, ToolReturned | ToolErred) else ""
             return CallResult(row_text(run, slot), error)
         case "after_agent":
-            reply = run.harness.reply
-            text = run.harness.final if run.harness.final is not None else (reply.text if reply else "")
-            return Answer(text)
+            return Answer(answer_of(run))
         case _:
             return None
 

@@ -1,7 +1,5 @@
 """Taking up a run where its log stops: what was lost, what runs again, what is asked anew."""
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 from stepfold.engine.runtime.drive import settle
@@ -24,7 +22,6 @@ class Reopened(Struct, frozen=True):
 
     run: Run
     suspects: tuple[str, ...]
-    decided: int
 
 
 def reopen(log: Log, out: RunLog) -> Reopened:
@@ -43,7 +40,7 @@ def reopen(log: Log, out: RunLog) -> Reopened:
     decided = settle(run, out)
     out.flush()
     suspects = at_the_end & in_flight if decided else at_the_end
-    return Reopened(run, tuple(key for key in run.due if key in suspects), decided)
+    return Reopened(run, tuple(key for key in run.due if key in suspects))
 
 
 def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> None:
@@ -54,9 +51,7 @@ def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> Non
         raise CannotResume(
             f"run {run.run_id} has ended ({status}): start a new one, or look with `stepfold show`"
         )
-    effects.push(RunReopened(*BLANK))
-    for key in lost(run, reopened.suspects):
-        effects.push(EffectLost(*BLANK), key)
+    push_reopening(effects, reopened)
     if answer is None:
         return
     if LISTEN not in run.due:
@@ -64,7 +59,14 @@ def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> Non
     effects.push(UserAnswered(*BLANK, text=answer), LISTEN)
 
 
-def lost(run: Run, suspects: Iterable[str]) -> list[str]:
-    """The calls in doubt that may not run twice; the others simply run again."""
-    calls = ((key, run.due.get(key)) for key in suspects)
-    return [key for key, call in calls if isinstance(call, CallTool) and runs_once(call, run)]
+def push_reopening(effects: LiveEffects, reopened: Reopened) -> None:
+    """What every later life begins with: that it is one, and which calls in doubt may not run twice.
+
+    The other suspects simply run again.
+    """
+    effects.push(RunReopened(*BLANK))
+    run = reopened.run
+    for key in reopened.suspects:
+        call = run.due.get(key)
+        if isinstance(call, CallTool) and runs_once(call, run):
+            effects.push(EffectLost(*BLANK), key)

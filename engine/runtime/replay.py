@@ -99,22 +99,16 @@ class RecordedRun:
         """The next maximal run of neighbouring observed events."""
         batch: list[AnyEvent | Unknown] = []
         answered: set[str] = set()
-        while self._next is not None:
+        while self._next is not None and _joins(self._next, run, answered):
             event = self._next.event
             if isinstance(event, Observed):
-                # A wait that ends makes the next attempt due, and decides nothing: its landing is a
-                # batch of its own, although no decided event stands between the two.
-                if batch and event.key and (event.key not in run.due or event.key in answered):
-                    break
                 self._refuse_unasked(run, event, first=not batch and run.seq == 0)
                 self._last_observed = event
                 answered.add(event.key)
-            elif not isinstance(event, Unknown) or was_decided(self._next):
-                break
             batch.append(event)
             self._advance()
         if not batch and self._next is not None:
-            self._missing_decision(self._next.event)
+            self._refuse(run, self._next.event)
         self._handed_out = len(batch)
         return batch
 
@@ -149,6 +143,11 @@ class RecordedRun:
         field, old, new = first_difference(was, now)
         rows = {"recorded": was.get("row"), "computed": now.get("row")}
         raise ReplayDiverged(recorded.seq, str(was.get("kind")), field, old, new, self._cause(), rows)
+
+    def _refuse(self, run: Run, event: Any) -> None:
+        if isinstance(event, Observed):
+            self._refuse_unasked(run, event, first=run.seq == 0)
+        self._missing_decision(event)
 
     def _refuse_unasked(self, run: Run, event: Observed, *, first: bool) -> None:
         if first and not isinstance(event, RunStarted):
@@ -192,15 +191,23 @@ def batch_at(records: Sequence[Recorded], position: int, run: Run) -> list[AnyEv
     batch: list[AnyEvent | Unknown] = []
     answered: set[str] = set()
     for record in islice(records, position, None):
-        event = record.event
-        if isinstance(event, Observed):
-            if event.key and (event.key not in run.due or event.key in answered):
-                break
-            answered.add(event.key)
-        elif not isinstance(event, Unknown) or was_decided(record):
+        if not _joins(record, run, answered):
             break
-        batch.append(event)
+        answered.add(getattr(record.event, "key", ""))
+        batch.append(record.event)
     return batch
+
+
+def _joins(record: Recorded, run: Run, answered: set[str]) -> bool:
+    """Whether a recorded event belongs to the batch that has answered these keys.
+
+    A wait that ends makes the next attempt due, and decides nothing: its landing is a batch of its own,
+    although no decided event stands between the two.
+    """
+    event = record.event
+    if isinstance(event, Observed):
+        return not event.key or (event.key in run.due and event.key not in answered)
+    return isinstance(event, Unknown) and not was_decided(record)
 
 
 def first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:
