@@ -77,6 +77,9 @@ def result_lines(name: str, landed: ToolReturned | ToolErred | EffectLost | None
             return f"{name} failed ({error})"
 
 
+WORKSPACE_CHANGED = "the project's files were changed from outside: earlier checks no longer count"
+
+
 def evidence_lines(check_id: str, landed: CheckReturned | EffectLost | None) -> str:
     """What a check showed; the output only where it failed."""
     match landed:

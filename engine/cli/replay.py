@@ -88,6 +88,11 @@ def _show(verdict: Replay) -> None:
         case "identical":
             say(f"identical   {verdict.trace}  {verdict.events} events", fg="green")
         case "diverged":
+            if verdict.damaged is not None:
+                say(
+                    f"damaged     {verdict.trace}  line {verdict.damaged['line']}: {verdict.damaged['why']}",
+                    fg="red",
+                )
             say(
                 f"diverged    {verdict.trace}  at seq {verdict.seq}, {verdict.kind}.{verdict.field}", fg="red"
             )

@@ -160,6 +160,7 @@ class AgentLoop:
     async def _fork(self, effects: LiveEffects, shared: Sequence[Recorded]) -> LoopOutcome:
         run = Run()
         with self._log(effects) as log:
+            log.begin()
             branch = Branch(shared, live=effects, log=log, probe=lambda: probe(self._sandbox))
             try:
                 await drive(run, branch, branch)
@@ -170,8 +171,16 @@ class AgentLoop:
 
     def _effects(self, run_id: str) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
-        hands = GoalEffects(self.model, self.project, memory, self._limits)
-        return LiveEffects(hands.perform, run_id=run_id)
+        effects = LiveEffects(lambda effect, run: hands.perform(effect, run), run_id=run_id)
+        hands = GoalEffects(
+            self.model,
+            self.project,
+            memory,
+            self._limits,
+            store=self.store.folder,
+            tell=effects.push,
+        )
+        return effects
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
         found = probe(self._sandbox)

@@ -1,7 +1,7 @@
 """The hands of a goal run: which adapter carries out which effect."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import msgspec
 from stepfold.engine.capabilities.boxes import Limits
 from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.context import CallContext, Network
+from stepfold.engine.capabilities.fingerprint import fingerprint
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.workspace import Workspace
@@ -27,8 +28,10 @@ from stepfold.events.vocabulary import (
     ModelReplied,
     ToolErred,
     ToolReturned,
+    WorkspaceChanged,
 )
 from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
+from stepfold.projections.evidence import workspace_of
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
@@ -40,11 +43,22 @@ HITS_AT_MOST = 3
 class GoalEffects:
     """Carries out the effects of goal runs of one project."""
 
-    def __init__(self, model: Model, project: Path, memory: Memory | None, limits: Limits) -> None:
+    def __init__(
+        self,
+        model: Model,
+        project: Path,
+        memory: Memory | None,
+        limits: Limits,
+        *,
+        store: Path,
+        tell: Callable[[Landing], None],
+    ) -> None:
         self._model = model
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
+        self._store = store
+        self._tell = tell
         self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
@@ -67,19 +81,37 @@ class GoalEffects:
         if self._prompt is None and getattr(self._model, "reads_messages", True):
             self._prompt = GoalPrompt(config_of(run).generation)
         reply = self._model.reply(request_of(run, effect, self._prompt))
+        known = workspace_of(run.goal.evidence, run.goal.mutations)
+        if known:
+            return self._ask_and_look(reply, known, run)
         if isawaitable(reply):
             return _within(reply, config_of(run).model_request_timeout)
         return _as_text(reply)
 
+    async def _ask_and_look(
+        self, reply: ModelReplied | ModelErred | Awaitable[ModelReplied | ModelErred], known: str, run: Run
+    ) -> Landing:
+        """Ask, and see whether the files are still those that were verified: the reply may be `finish`."""
+        if isawaitable(reply):
+            landed = await _within(reply, config_of(run).model_request_timeout)
+        else:
+            landed = _as_text(reply)
+        found = await fingerprint(self._context(run), self._store)
+        if found != known:
+            self._tell(WorkspaceChanged(*BLANK, workspace=found))
+        return landed
+
     def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
-        context = CallContext(
+        return call(effect.name, msgspec.json.decode(effect.arguments), self._context(run))
+
+    def _context(self, run: Run) -> CallContext:
+        return CallContext(
             workspace=self._workspace,
             sandbox=run.backend,
             memory=self._memory,
             network=Network(on=config_of(run).network),
             limits=self._limits,
         )
-        return call(effect.name, msgspec.json.decode(effect.arguments), context)
 
     def _remember(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
         if self._memory is None:
@@ -90,7 +122,8 @@ class GoalEffects:
 
     async def _check(self, effect: RunCheck, run: Run) -> CheckReturned:
         spec = next(check for check in checks_of(run) if check.id == effect.check_id)
-        return await run_check(spec, self._workspace, run.backend, self._limits)
+        shown = await run_check(spec, self._workspace, run.backend, self._limits)
+        return msgspec.structs.replace(shown, workspace=await fingerprint(self._context(run), self._store))
 
     def _recall(self, effect: RecallMemory) -> MemoryRecalled:
         hits = self._memory.recall(effect.query, HITS_AT_MOST) if self._memory is not None else ()
