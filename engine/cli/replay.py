@@ -102,6 +102,8 @@ def _show(verdict: Replay) -> None:
                 was, now = (verdict.row[side] or "none" for side in ("recorded", "computed"))
                 say(f"  row       recorded {was}, computed {now}")
             say(f"  caused by {_shown(verdict.caused_by)}")
+            if verdict.engine is not None:
+                say(f"  engine    recorded by {verdict.engine['recorded']}, this is {verdict.engine['this']}")
         case _:
             say(f"unreadable  {verdict.trace}  line {verdict.line}: {verdict.why}", fg="red")
     if verdict.torn_bytes:

@@ -130,7 +130,8 @@ class AgentLoop:
         with self._log(effects) as log:
             recorded = log.recorded()
             reopened = reopen(recorded, log)
-            if LISTEN in reopened.run.due and answer is None:
+            ended_only_now = bool(reopened.decided and not reopened.run.due)
+            if ended_only_now or (LISTEN in reopened.run.due and answer is None):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)
             found = probe(self._sandbox)

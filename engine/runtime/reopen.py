@@ -20,11 +20,15 @@ class CannotResume(Exception):
 
 
 class Reopened(Struct, frozen=True):
-    """A folded run, and the keys of the effects that may have been in flight when its process died."""
+    """A folded run, and the keys of the effects that may have been in flight when its process died.
+
+    `decided` counts what its process had decided and not written any more.
+    """
 
     run: Run
     suspects: tuple[str, ...]
     repair: Repair = NOTHING
+    decided: int = 0
 
 
 def reopen(log: Log, out: RunLog) -> Reopened:
@@ -43,7 +47,7 @@ def reopen(log: Log, out: RunLog) -> Reopened:
     decided = settle(run, out)
     out.flush()
     suspects = at_the_end & in_flight if decided else at_the_end
-    return Reopened(run, tuple(key for key in run.due if key in suspects), out.repair)
+    return Reopened(run, tuple(key for key in run.due if key in suspects), out.repair, decided)
 
 
 def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> None:

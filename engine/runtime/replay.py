@@ -8,6 +8,7 @@ the table that fired, and the observed event that led to it.
 
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ class Replay(Struct, frozen=True):
 
     `field` is a path (`sections.2.digest`); `row` holds the row of the table that fired when the log
     was recorded and the one that fires now, each None where there is no decision on that side.
-    `damaged` is there where a line was changed after it was written: then the log differs, not the engine.
+    `engine` is there where another version of the engine made the log, and may have decided otherwise;
+    `damaged` where a line was changed after it was written: then the log differs, not the engine.
     """
 
     trace: str
@@ -72,6 +74,7 @@ class Replay(Struct, frozen=True):
     torn_bytes: int = 0
     unknown_kinds: int = 0
     damaged: dict[str, Any] | None = None
+    engine: dict[str, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Only the fields that belong to the verdict."""
@@ -83,7 +86,9 @@ class Replay(Struct, frozen=True):
                 fields.append("row")
             case _:
                 fields = ["trace", "verdict", "line", "why"]
-        fields += [name for name in ("torn_bytes", "unknown_kinds", "damaged") if getattr(self, name)]
+        fields += [
+            name for name in ("torn_bytes", "unknown_kinds", "damaged", "engine") if getattr(self, name)
+        ]
         return {name: getattr(self, name) for name in fields}
 
 
@@ -293,6 +298,14 @@ def regenerate(records: Iterable[Recorded]) -> tuple[AnyEvent, ...]:
     return tuple(regenerated.events)
 
 
+def _other_engine(log: Log) -> dict[str, str] | None:
+    """The versions of the engine that made the log and of this one, where they differ."""
+    start, this = log.records[0].event, version("stepfold")
+    if not isinstance(start, RunStarted) or start.engine == this:
+        return None
+    return {"recorded": start.engine, "this": this}
+
+
 def _first_damage(log: Log) -> dict[str, Any] | None:
     """The first line that is not what was written, for people and machines."""
     for record in log.records:
@@ -320,6 +333,7 @@ def replay(trace: str | Path) -> Replay:
             caused_by=difference.caused_by,
             row=difference.row,
             damaged=_first_damage(log),
+            engine=_other_engine(log),
         )
     except NewerLog as error:
         # Whoever reads this must not take a log for damaged that only needs another engine.
