@@ -75,6 +75,24 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
     return last
 
 
+def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
+    """Judge a capability by its name; `*` in a pattern stands for any characters. The first match wins.
+
+    Where none matches, it is allowed, unless there is an `allow` rule at all.
+    """
+    for rule in rules:
+        if fnmatchcase(name, rule.pattern):
+            if rule.verdict == "allow":
+                return Verdict(True, rule.pattern)
+            return Verdict(
+                False, rule.pattern, f"{name} is denied by the rule {rule.pattern!r}: go on without it"
+            )
+    allowed = ", ".join(rule.pattern for rule in rules if rule.verdict == "allow")
+    if not allowed:
+        return Verdict(True)
+    return Verdict(False, "", f"{name} is not among the allowed capabilities: {allowed}")
+
+
 def _all_commands(line: str) -> list[tuple[Command, bool]]:
     """Each command, assignments and all, with whether it only wraps others, which are listed behind it."""
     found: list[tuple[Command, bool]] = []

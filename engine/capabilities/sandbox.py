@@ -14,10 +14,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.boxes import (
     DEFAULT_LIMITS,
+    NO_STATUS,
     Box,
     Limits,
     box_for,
@@ -152,6 +154,26 @@ async def run(
         timed_out=timed_out,
         flooded=flooded,
     )
+
+
+def server_words(
+    command: str,
+    *,
+    workspace: Workspace,
+    backend: str,
+    limits: Limits = DEFAULT_LIMITS,
+    readable: Sequence[str] = (),
+    passed: Sequence[str] = (),
+) -> list[str]:
+    """The words that run a lasting program in a box where it can read the project and change nothing.
+
+    `passed` are variables of the environment it is started in that reach it: their values stand in no
+    command line, which everybody on the machine can read.
+    """
+    box = box_for(workspace, limits, readable)
+    read_only = (box.project, *box.read_only)
+    lasting = msgspec.structs.replace(box, read_only=read_only, passed=tuple(passed))
+    return [*_outer_words(lasting, backend, NO_STATUS), *limited(command, limits)]
 
 
 async def _start(

@@ -28,6 +28,15 @@ def _generation(name: str) -> Callable[[Any, Any], Any]:
     return change
 
 
+def _guard(name: str) -> Callable[[Any, Any], Any]:
+    def change(config: Any, value: Any) -> Any:
+        if not isinstance(value, int) or value < 0 or value == 1:
+            raise ChangeError(f"guards.{name}={value}: must be 2 or more, or 0 to turn it off")
+        return replace(config, guards=replace(config.guards, **{name: value}))
+
+    return change
+
+
 def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     def change(config: Any, value: Any) -> Any:
         patterns = value if isinstance(value, list) else [value]
@@ -49,6 +58,9 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "model.max_tokens": _generation("max_tokens"),
     "policy.shell.deny": _rules("deny"),
     "policy.shell.allow": _rules("allow"),
+    "guards.cycle": _guard("cycle"),
+    "guards.rejection": _guard("rejection"),
+    "guards.failure": _guard("failure"),
     "sandbox.network": _field("network"),
     "verification": _field("verification"),
 }
