@@ -97,6 +97,11 @@ class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 NO_GUARDS = Guards()
 
 
+def is_threshold(repetitions: int) -> bool:
+    """Whether a guard can count to it: once is no repetition."""
+    return repetitions == 0 or repetitions >= 2
+
+
 class GoalConfig(
     Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="goal"
 ):

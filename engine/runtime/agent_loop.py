@@ -90,7 +90,7 @@ class AgentLoop:
             worker_slots=worker_slots,
             context_window=context_window,
             verification=verification,
-            checks=_checks_of(self.project) if checks is None else tuple(checks),
+            checks=_without_nul(_checks_of(self.project) if checks is None else tuple(checks)),
             manifests=NATIVE,
             policy=tuple(policy),
             tool_policy=tuple(tool_policy),
@@ -240,6 +240,13 @@ class AgentLoop:
 
 def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
     return read_settings(project).check_specs() or detect(project)
+
+
+def _without_nul(checks: tuple[CheckSpec, ...]) -> tuple[CheckSpec, ...]:
+    for check in checks:
+        if "\0" in check.command:
+            raise ValueError(f"the command of the check {check.id!r} holds a NUL, which no shell takes")
+    return checks
 
 
 async def _close(model: Model) -> None:

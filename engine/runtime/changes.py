@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepfold.engine.core.profile import PROFILES
-from stepfold.events.configuration import Config, GoalConfig, Rule, config_from_json
+from stepfold.events.configuration import Config, GoalConfig, Rule, config_from_json, is_threshold
 
 
 class ChangeError(ValueError):
@@ -30,8 +30,6 @@ def _generation(name: str) -> Callable[[Any, Any], Any]:
 
 def _guard(name: str) -> Callable[[Any, Any], Any]:
     def change(config: Any, value: Any) -> Any:
-        if not isinstance(value, int) or value < 0 or value == 1:
-            raise ChangeError(f"guards.{name}={value}: must be 2 or more, or 0 to turn it off")
         return replace(config, guards=replace(config.guards, **{name: value}))
 
     return change
@@ -131,6 +129,8 @@ def _checked(config: Config, setting: str) -> Config:
         value = getattr(read, name, None)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ChangeError(f"--set {setting!r}: must be more than 0")
+    if isinstance(read, GoalConfig) and not all(map(is_threshold, msgspec.structs.astuple(read.guards))):
+        raise ChangeError(f"--set {setting!r}: must be 2 or more, or 0 to turn it off")
     profile = getattr(read, "profile", "")
     if profile and profile not in PROFILES:
         raise ChangeError(f"--set {setting!r}: is one of {', '.join(PROFILES)}")

@@ -14,7 +14,7 @@ from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.capabilities.context import Network
 from stepfold.engine.capabilities.servers import ServerSpec
 from stepfold.engine.core.profile import PROFILES
-from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, Guards, Rule
+from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, Guards, Rule, is_threshold
 
 FILE_NAME = "stepfold.toml"
 
@@ -299,7 +299,7 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
     if loop.profile and loop.profile not in PROFILES:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
     for name, threshold in msgspec.structs.asdict(settings.guards).items():
-        if threshold < 0 or threshold == 1:
+        if not is_threshold(threshold):
             raise SettingsError(
                 f"{where}: guards.{name} is {threshold}; it must be 2 or more, or 0 to turn it off"
             )
