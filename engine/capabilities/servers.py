@@ -26,6 +26,9 @@ from stepfold.events.vocabulary import BLANK, ToolErred, ToolReturned, ToolsList
 START_SECONDS = 30.0
 """How long a server may take to answer for the first time; less if its own timeout is shorter."""
 
+LIST_SECONDS = 10.0
+"""How long a server may take to list its tools, which it is asked after each call."""
+
 LEAVING_SECONDS = 6.0
 PAGES_AT_MOST = 20
 ERROR_CHARACTERS = 300
@@ -69,18 +72,24 @@ class Servers:
         self,
         specs: Iterable[ServerSpec],
         *,
-        workspace: Workspace | None = None,
+        workspace: Workspace,
         limits: Limits = DEFAULT_LIMITS,
         readable: tuple[str, ...] = (),
     ) -> None:
-        workspace = workspace or Workspace(".")
-        self._servers = {spec.name: _Server(spec, workspace, limits, readable) for spec in specs}
+        self._given_up = asyncio.Event()
+        self._servers = {
+            spec.name: _Server(spec, workspace, limits, readable, self._given_up) for spec in specs
+        }
         self.announce: Callable[[ToolsListed], None] = lambda listed: None
 
     async def open(self, backend: str) -> tuple[ToolsListed, ...]:
         """Start all servers at once, and tell what each offers, in the order of their names."""
         names = sorted(self._servers)
         return tuple(await asyncio.gather(*(self._servers[name].open(backend) for name in names)))
+
+    def give_up(self) -> None:
+        """Wait no longer for servers that have not answered: somebody wants the run to end."""
+        self._given_up.set()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolReturned | ToolErred:
         """Run a tool that the lifecycle admitted. Never raises, but for the cancellation of the task."""
@@ -103,8 +112,14 @@ class _Server:
     """One server, and the task that holds its connection: the SDK opens and closes within one task."""
 
     def __init__(
-        self, spec: ServerSpec, workspace: Workspace, limits: Limits, readable: tuple[str, ...]
+        self,
+        spec: ServerSpec,
+        workspace: Workspace,
+        limits: Limits,
+        readable: tuple[str, ...],
+        given_up: asyncio.Event,
     ) -> None:
+        self._given_up = given_up
         self._spec = spec
         self._workspace = workspace
         self._limits = limits
@@ -120,14 +135,16 @@ class _Server:
     async def open(self, backend: str) -> ToolsListed:
         opened = asyncio.Event()
         self._task = asyncio.create_task(self._serve(backend, opened))
-        waiting = asyncio.create_task(opened.wait())
+        waiting = {asyncio.create_task(event.wait()) for event in (opened, self._given_up)}
         seconds = min(START_SECONDS, self._spec.timeout)
         try:
-            await asyncio.wait({waiting, self._task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*waiting, self._task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiting.cancel()
+            for task in waiting:
+                task.cancel()
         if not opened.is_set() and not self._task.done():
-            self._fault = f"it did not answer within {seconds:g} s"
+            ended = self._given_up.is_set()
+            self._fault = "the run ended first" if ended else f"it did not answer within {seconds:g} s"
             self._task.cancel()
         self._listed = await self._list()
         return self._listed
@@ -179,7 +196,7 @@ class _Server:
         name = self._spec.name
         if self._client is not None:
             try:
-                async with asyncio.timeout(min(START_SECONDS, self._spec.timeout)):
+                async with asyncio.timeout(min(LIST_SECONDS, self._spec.timeout)):
                     offered = await self._offered()
                 tools, left_out = manifests_of(name, offered, mutates=self._mutates)
                 return ToolsListed(*BLANK, server=name, tools=tools, left_out=left_out)

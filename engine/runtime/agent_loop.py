@@ -31,7 +31,7 @@ from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, GoalConfig, Guards, Rule
 from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
+from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed, ToolsListed
 from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.state import Run
@@ -177,7 +177,7 @@ class AgentLoop:
             log.begin()
             try:
                 found = probe(self._sandbox)
-                listed = await effects.servers.open(found.backend)
+                listed = await _listed(effects, found.backend)
                 branch = Branch(shared, live=effects, log=log, probe=found, listed=listed)
                 await drive(run, branch, branch)
             finally:
@@ -234,12 +234,16 @@ class AgentLoop:
         """What this life of the run finds: a sandbox, and the tools of the servers."""
         found = probe(self._sandbox)
         effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
-        for listed in await effects.servers.open(found.backend):
+        for listed in await _listed(effects, found.backend):
             effects.push(listed)
 
 
 def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
     return read_settings(project).check_specs() or detect(project)
+
+
+async def _listed(effects: LiveEffects, backend: str) -> tuple[ToolsListed, ...]:
+    return () if effects.servers is None else await effects.servers.open(backend)
 
 
 def _without_nul(checks: tuple[CheckSpec, ...]) -> tuple[CheckSpec, ...]:

@@ -13,6 +13,7 @@ from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
+    CancelRequested,
     CheckReturned,
     HookReturned,
     MemoryRecalled,
@@ -67,8 +68,9 @@ class LiveEffects:
         self._timestamps = Timestamps()
         self.before_once = before_once
         self._listening = listening
-        self.servers = servers or Servers(())
-        self.servers.announce = self.push
+        self.servers = servers
+        if servers is not None:
+            servers.announce = self.push
         self._mailbox: deque[tuple[str, str, Landing]] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -85,6 +87,8 @@ class LiveEffects:
         """
         if key:
             self._started.add(key)
+        if self.servers is not None and isinstance(event, CancelRequested):
+            self.servers.give_up()
         self._land(key, event)
 
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
@@ -113,7 +117,8 @@ class LiveEffects:
         self._tasks.clear()
         if leaving:
             await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
-        await self.servers.close()
+        if self.servers is not None:
+            await self.servers.close()
 
     def _go_on_from(self, moment: int) -> None:
         """An earlier life's clock may have been ahead of ours, also of what is in the mailbox already."""

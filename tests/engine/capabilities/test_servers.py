@@ -188,3 +188,17 @@ def test_a_server_over_http(http_server: str, tmp_path: Path) -> None:
         assert announced[-1].error
 
     told(ServerSpec(name="house", url=http_server, timeout=4.0), tmp_path, story)
+
+
+def test_nobody_waits_for_a_server_once_the_run_is_to_end(tmp_path: Path) -> None:
+    async def live() -> ToolsListed:
+        spec = bare(args=("-c", "import time; time.sleep(600)"))
+        servers = Servers([spec], workspace=Workspace(tmp_path))
+        asyncio.get_running_loop().call_later(0.2, servers.give_up)
+        try:
+            (listed,) = await asyncio.wait_for(servers.open(""), 10)
+        finally:
+            await servers.close()
+        return listed
+
+    assert asyncio.run(live()).error == "the run ended first"
