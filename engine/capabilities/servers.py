@@ -24,7 +24,7 @@ from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.events.vocabulary import BLANK, ToolErred, ToolReturned, ToolsListed
 
 START_SECONDS = 30.0
-"""How long a server may take to answer for the first time; less if its own timeout is shorter."""
+"""How long a server may take to answer for the first time."""
 
 LIST_SECONDS = 10.0
 """How long a server may take to list its tools, which it is asked after each call."""
@@ -41,7 +41,7 @@ _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
-    """A server of the config: a command, or a url. `timeout` in seconds, for the start and each call.
+    """A server of the config: a command, or a url. `timeout` in seconds, for each call.
 
     In `env` and `headers`, `$NAME` stands for a variable of the user's environment; its value goes to
     the server and into no event. `contained`: the command runs in the sandbox, where it can read the
@@ -75,8 +75,10 @@ class Servers:
         workspace: Workspace,
         limits: Limits = DEFAULT_LIMITS,
         readable: tuple[str, ...] = (),
+        start_seconds: float = START_SECONDS,
     ) -> None:
         self._given_up = asyncio.Event()
+        self._start_seconds = start_seconds
         self._servers = {
             spec.name: _Server(spec, workspace, limits, readable, self._given_up) for spec in specs
         }
@@ -85,7 +87,9 @@ class Servers:
     async def open(self, backend: str) -> tuple[ToolsListed, ...]:
         """Start all servers at once, and tell what each offers, in the order of their names."""
         names = sorted(self._servers)
-        return tuple(await asyncio.gather(*(self._servers[name].open(backend) for name in names)))
+        return tuple(
+            await asyncio.gather(*(self._servers[name].open(backend, self._start_seconds) for name in names))
+        )
 
     def give_up(self) -> None:
         """Wait no longer for servers that have not answered: somebody wants the run to end."""
@@ -132,11 +136,10 @@ class _Server:
         self._mutates = True
         self._listed: ToolsListed | None = None
 
-    async def open(self, backend: str) -> ToolsListed:
+    async def open(self, backend: str, seconds: float) -> ToolsListed:
         opened = asyncio.Event()
         self._task = asyncio.create_task(self._serve(backend, opened))
         waiting = {asyncio.create_task(event.wait()) for event in (opened, self._given_up)}
-        seconds = min(START_SECONDS, self._spec.timeout)
         try:
             await asyncio.wait({*waiting, self._task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -196,7 +199,7 @@ class _Server:
         name = self._spec.name
         if self._client is not None:
             try:
-                async with asyncio.timeout(min(LIST_SECONDS, self._spec.timeout)):
+                async with asyncio.timeout(LIST_SECONDS):
                     offered = await self._offered()
                 tools, left_out = manifests_of(name, offered, mutates=self._mutates)
                 return ToolsListed(*BLANK, server=name, tools=tools, left_out=left_out)
@@ -242,7 +245,7 @@ class _Server:
         # What the SDK logs holds what a server sent, and nobody asked for that on a terminal.
         logging.getLogger("mcp").addHandler(logging.NullHandler())
         transport = self._over_http() if self._spec.url else self._over_stdio(backend, said)
-        return Client(transport, read_timeout_seconds=self._spec.timeout, cache=None)
+        return Client(transport, read_timeout_seconds=max(self._spec.timeout, START_SECONDS), cache=None)
 
     def _over_http(self) -> Any:
         from mcp.client.streamable_http import streamable_http_client

@@ -44,11 +44,13 @@ def bare(**more: object) -> ServerSpec:
 Story = Callable[[Servers, ToolsListed, list[ToolsListed]], Awaitable[None]]
 
 
-def told(spec: ServerSpec, project: Path, story: Story, backend: str = "") -> None:
+def told(
+    spec: ServerSpec, project: Path, story: Story, backend: str = "", start_seconds: float = 60.0
+) -> None:
     """Open one server, live through a story with it, and close it."""
 
     async def live() -> None:
-        servers = Servers([spec], workspace=Workspace(project))
+        servers = Servers([spec], workspace=Workspace(project), start_seconds=start_seconds)
         announced: list[ToolsListed] = []
         servers.announce = announced.append
         try:
@@ -123,9 +125,9 @@ def test_a_server_that_hangs_fails_the_call_and_goes_on(tmp_path: Path) -> None:
     async def story(servers: Servers, listed: ToolsListed, announced: list[ToolsListed]) -> None:
         hung = result(await servers.call("mcp.house.hang", {}))
         assert hung.error == "TimedOut"
-        assert "4 s" in hung.content
+        assert "1 s" in hung.content
 
-    told(bare(timeout=4.0), tmp_path, story)
+    told(bare(timeout=1.0), tmp_path, story)
 
 
 def test_a_contained_server_reads_the_project_and_changes_nothing(
@@ -155,28 +157,31 @@ def test_a_contained_server_reads_the_project_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    ("spec", "why", "start_seconds"),
     [
-        (bare(command="/no/such/program"), "no such"),
-        (bare(args=("-c", "import sys; sys.exit('the reason why')")), "the reason why"),
-        (bare(args=("-c", "import time; time.sleep(60)"), timeout=1.0), "did not answer within 1 s"),
+        (bare(command="/no/such/program"), "no such", 60),
+        (bare(args=("-c", "import sys; sys.exit('the reason why')")), "the reason why", 60),
+        (bare(args=("-c", "import time; time.sleep(60)")), "did not answer within 1 s", 1),
         (
-            bare(args=("-c", "import sys; print('not json', flush=True); sys.stdin.read()"), timeout=1.0),
+            bare(args=("-c", "import sys; print('not json', flush=True); sys.stdin.read()")),
             "did not",
+            2,
         ),
-        (bare(env=(("A", "$NO_SUCH_VARIABLE"),)), "NO_SUCH_VARIABLE"),
-        (bare(contained=True), "no sandbox"),
-        (ServerSpec(name="house", url="http://127.0.0.1:9/mcp?key=secret"), ""),
+        (bare(env=(("A", "$NO_SUCH_VARIABLE"),)), "NO_SUCH_VARIABLE", 60),
+        (bare(contained=True), "no sandbox", 60),
+        (ServerSpec(name="house", url="http://127.0.0.1:9/mcp?key=secret"), "", 60),
     ],
 )
-def test_a_server_that_does_not_start_says_why(spec: ServerSpec, why: str, tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_says_why(
+    spec: ServerSpec, why: str, start_seconds: float, tmp_path: Path
+) -> None:
     async def story(servers: Servers, listed: ToolsListed, announced: list[ToolsListed]) -> None:
         assert listed.tools == ()
         assert why in listed.error.lower() or why in listed.error
         assert "secret" not in listed.error
         assert result(await servers.call("mcp.house.echo", {})).error == "ServerGone"
 
-    told(spec, tmp_path, story)
+    told(spec, tmp_path, story, start_seconds=start_seconds)
 
 
 def test_a_server_over_http(http_server: str, tmp_path: Path) -> None:
@@ -187,7 +192,7 @@ def test_a_server_over_http(http_server: str, tmp_path: Path) -> None:
         result(await servers.call("mcp.house.die", {}))
         assert announced[-1].error
 
-    told(ServerSpec(name="house", url=http_server, timeout=4.0), tmp_path, story)
+    told(ServerSpec(name="house", url=http_server, timeout=5.0), tmp_path, story)
 
 
 def test_nobody_waits_for_a_server_once_the_run_is_to_end(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ HOUSE = ServerSpec(
     args=(str(PROGRAM),),
     env=(("HOUSE_KEY", "$HOUSE_TOKEN"),),
     contained=False,
-    timeout=5.0,
 )
 NAMES = ("echo", "change", "die", "hang", "environment")
 SEARCH = action("capability_search", query="say a text again")
