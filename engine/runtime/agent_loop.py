@@ -193,9 +193,7 @@ class AgentLoop:
             limits=self._limits,
             readable=self._readable,
         )
-        effects = LiveEffects(
-            lambda effect, run: hands.perform(effect, run), run_id=run_id, servers=servers
-        )
+        effects = LiveEffects(lambda effect, run: hands.perform(effect, run), run_id=run_id, servers=servers)
         hands = GoalEffects(
             self.model,
             self.project,
