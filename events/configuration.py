@@ -50,7 +50,7 @@ class Manifest(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class Rule(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line of the shell policy, in the order of the config: `verdict` is `allow` or `deny`."""
+    """One line of a policy, of commands or of capabilities: `verdict` is `allow` or `deny`."""
 
     verdict: Literal["allow", "deny"]
     pattern: str
@@ -82,6 +82,26 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     response_format: Literal["none", "json_object", "json_schema"] = "none"
 
 
+class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """`[guards]`: after how many repetitions a run that goes nowhere fails. 0 turns a guard off.
+
+    `cycle` counts the rounds of a cycle of up to six steps, `rejection` equal rejections in a row,
+    `failure` equal failures of one call. 3 is a good threshold of each.
+    """
+
+    cycle: int = 0
+    rejection: int = 0
+    failure: int = 0
+
+
+NO_GUARDS = Guards()
+
+
+def is_threshold(repetitions: int) -> bool:
+    """Whether a guard can count to it: once is no repetition."""
+    return repetitions == 0 or repetitions >= 2
+
+
 class GoalConfig(
     Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="goal"
 ):
@@ -103,6 +123,8 @@ class GoalConfig(
     checks: tuple[CheckSpec, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     policy: tuple[Rule, ...] = ()
+    tool_policy: tuple[Rule, ...] = ()
+    guards: Guards = NO_GUARDS
     sandbox_required: bool = True
     network: bool = False
     memory: bool = True

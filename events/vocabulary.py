@@ -13,7 +13,7 @@ from typing import get_args
 from msgspec import Raw, Struct
 
 from stepfold.events.configuration import NULL as NULL
-from stepfold.events.configuration import Config
+from stepfold.events.configuration import Config, Manifest
 
 VERSION = 1
 """The schema version this engine writes. New kinds and fields don't raise it; changed meanings do."""
@@ -141,6 +141,18 @@ class SandboxProbed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only
 
     backend: str
     why: str = ""
+
+
+class ToolsListed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """The tools that an MCP server offers from here on, all of them; none, with `error`, when it is gone.
+
+    `left_out` are tools that can't be used, each with why.
+    """
+
+    server: str
+    tools: tuple[Manifest, ...] = ()
+    error: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class ModelReplied(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -623,6 +635,7 @@ ObservedEvent = (
     | RunReopened
     | LogRepaired
     | SandboxProbed
+    | ToolsListed
     | ModelReplied
     | ModelErred
     | ModelDelta

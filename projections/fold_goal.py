@@ -32,6 +32,7 @@ from stepfold.events.vocabulary import (
     UserAsked,
     WorkspaceChanged,
 )
+from stepfold.projections import fold_repeats as repeats
 from stepfold.projections import transcript
 from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import Listen, RecallMemory, RunCheck
@@ -83,12 +84,14 @@ def observation_recorded(run: Run, event: ObservationRecorded) -> None:
         return
     call_id, mark = goal.pending
     goal.pending = None
-    run.history.append(Message("tool", "\n".join(goal.transcript[mark:]), tool_call_id=call_id))
+    observation = "\n".join(goal.transcript[mark:])
+    run.history.append(Message("tool", observation, tool_call_id=call_id))
+    repeats.step_ended(run, observation)
 
 
 def section_inputs(goal: GoalState) -> tuple[object, ...]:
     """All that the framing depends on beside the configuration: the same inputs, the same sections."""
-    return (goal.profile, goal.hits, tuple(goal.loaded), goal.compacted)
+    return (goal.profile, goal.hits, tuple(goal.loaded), goal.compacted, goal.listings)
 
 
 def context_built(run: Run, event: ContextBuilt) -> None:
@@ -139,6 +142,7 @@ def action_rejected(run: Run, event: ActionRejected) -> None:
     """The reply stays as plain text beside its error: a malformed call in the turns is refused for ever."""
     goal = run.goal
     goal.rejected += 1
+    repeats.rejected(run, event.error, event.detail)
     if event.repair.text:
         goal.texts[event.repair.digest] = event.repair.text
     run.history.append(Message("assistant", run.reply, tool_call_id=event.call_id))
@@ -160,6 +164,7 @@ def capabilities_loaded(run: Run, event: CapabilitiesLoaded) -> None:
 
 def tool_rejected(run: Run, event: ToolRejected) -> None:
     """The call did not run."""
+    repeats.rejected(run, event.name, event.hop, event.reason)
     run.goal.transcript.append(transcript.refused_line(event.name, event.hop, event.reason))
 
 
@@ -194,6 +199,7 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
     manifest = run.manifests.get(slot.name)
     if manifest is not None and manifest.mutates:
         run.goal.mutations += 1
+    repeats.call_ended(run, event)
     run.goal.transcript.append(transcript.result_lines(slot.name, slot.landed, event.error))
 
 
@@ -256,6 +262,8 @@ def guard_tripped(run: Run, event: GuardTripped) -> None:
             run.goal.transcript.append(transcript.SEARCH_GUARD)
         case "steps_spent":
             run.status = "step_cap"
+        case guard if guard in repeats.GUARDS:
+            run.fault, run.fault_detail = guard, repeats.GUARDS[guard]
 
 
 def finish_accepted(run: Run, event: FinishAccepted) -> None:
@@ -269,6 +277,7 @@ def finish_accepted(run: Run, event: FinishAccepted) -> None:
 
 def finish_rejected(run: Run, event: FinishRejected) -> None:
     """The model reads which checks are unmet."""
+    repeats.rejected(run, "finish", *event.unmet)
     run.goal.transcript.append(transcript.finish_rejected_line(event.unmet))
 
 

@@ -17,11 +17,15 @@ from stepfold.events.vocabulary import (
     SandboxProbed,
     ToolErred,
     ToolReturned,
+    ToolsListed,
     ToolStarted,
     WaitEnded,
 )
 from stepfold.projections.effects import AskModel, CallTool, Wait
 from stepfold.projections.state import Run, Slot, in_microseconds, microseconds
+
+SERVER_PREFIX = "mcp."
+"""How the names of all capabilities begin that a server offers, `mcp.<server>.<tool>`."""
 
 
 def run_started(run: Run, event: RunStarted) -> None:
@@ -47,7 +51,8 @@ def forked(run: Run) -> None:
     """The events shared with the source are folded: from here on the fork's own configuration holds."""
     if run.fork_config is not None:
         run.config = run.fork_config
-        run.manifests = {manifest.name: manifest for manifest in run.config.manifests}
+        own = {manifest.name: manifest for manifest in run.config.manifests}
+        run.manifests = own | {name: known for name, known in run.manifests.items() if _of_a_server(name)}
 
 
 def run_reopened(run: Run, event: RunReopened) -> None:
@@ -57,6 +62,19 @@ def run_reopened(run: Run, event: RunReopened) -> None:
 def sandbox_probed(run: Run, event: SandboxProbed) -> None:
     """Remember which sandbox this process has."""
     run.backend = event.backend
+
+
+def tools_listed(run: Run, event: ToolsListed) -> None:
+    """A server's tools take the place of those that it offered before."""
+    prefix = f"{SERVER_PREFIX}{event.server}."
+    kept = {name: known for name, known in run.manifests.items() if not name.startswith(prefix)}
+    listed = {manifest.name: manifest for manifest in event.tools if manifest.name.startswith(prefix)}
+    run.manifests = kept | listed
+    run.goal.listings += 1
+
+
+def _of_a_server(name: str) -> bool:
+    return name.startswith(SERVER_PREFIX)
 
 
 def cancel_requested(run: Run, event: CancelRequested) -> None:

@@ -35,6 +35,7 @@ SHARED: Reducers = {
     v.RunReopened: shared.run_reopened,
     v.LogRepaired: _nothing,
     v.SandboxProbed: shared.sandbox_probed,
+    v.ToolsListed: shared.tools_listed,
     v.CancelRequested: shared.cancel_requested,
     v.ModelStarted: shared.model_started,
     v.ModelReplied: shared.model_replied,

@@ -196,14 +196,21 @@ class GoalState(Accumulator):
         "checks_run",
         "compacted",
         "context_step",
+        "cycle_runs",
         "evidence",
+        "failures",
         "hits",
+        "last_rejection",
+        "last_steps",
+        "listings",
         "loaded",
         "mutations",
         "pending",
         "previous_action",
         "profile",
         "rejected",
+        "rejection",
+        "rejections",
         "section_inputs",
         "sections",
         "summary",
@@ -229,6 +236,13 @@ class GoalState(Accumulator):
         self.previous_action: Action | None = None
         self.actions = 0
         self.rejected = 0
+        self.listings = 0
+        self.last_steps: tuple[str, ...] = ()
+        self.cycle_runs: tuple[int, ...] = ()
+        self.rejection = ""
+        self.last_rejection = ""
+        self.rejections = 0
+        self.failures: dict[str, tuple[str, int]] = {}
         self.loaded: dict[str, None] = {}
         self.evidence: dict[str, Evidence] = {}
         self.mutations = 0

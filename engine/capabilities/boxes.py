@@ -69,9 +69,18 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 DEFAULT_LIMITS = Limits()
 
+STARTING = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""What the MCP client hands on of the user's environment."""
+
+NO_STATUS = -1
+"""In the place of a descriptor: nobody listens to how the box fares."""
+
 
 class Box(Struct, frozen=True, kw_only=True):
-    """What the command can reach. Paths are real and absolute; `read_only` wins over `project`."""
+    """What the command can reach. Paths are real and absolute; `read_only` wins over `project`.
+
+    `passed` names variables of the starting environment that go on into the box.
+    """
 
     project: str
     home: str
@@ -79,6 +88,7 @@ class Box(Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     private_space: int
+    passed: tuple[str, ...] = ()
 
 
 def box_for(workspace: Workspace, limits: Limits, readable: Sequence[str] = ()) -> Box:
@@ -123,11 +133,11 @@ def bubblewrap_words(box: Box, status: int, program: str) -> list[str]:
         "--new-session",
         # Root keeps its capabilities unless told otherwise, and could then undo all that follows.
         *("--cap-drop", "ALL"),
-        *("--json-status-fd", str(status)),
-        "--clearenv",
+        *(("--json-status-fd", str(status)) if status != NO_STATUS else ()),
+        *(("--clearenv",) if not box.passed else _unset(box)),
     ]
     for key, value in box.environment:
-        words += ["--setenv", key, value]
+        words += ["--setenv", key, value] if key not in box.passed else []
     words += ["--size", str(box.private_space), "--tmpfs", "/tmp"]
     words += ["--size", str(box.private_space), "--tmpfs", HOME]
     for path in box.readable:
@@ -137,6 +147,14 @@ def bubblewrap_words(box: Box, status: int, program: str) -> list[str]:
         words += ["--ro-bind-try", path, path]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(box.private_space), "--tmpfs", "/dev/shm"]
     return [*words, "--remount-ro", "/", "--chdir", box.project, "--"]
+
+
+def _unset(box: Box) -> list[str]:
+    """What of the starting environment stays outside, where some of it goes in.
+
+    Whoever passes something starts the box in an environment of nothing but that and these.
+    """
+    return [word for name in STARTING if name not in box.passed for word in ("--unsetenv", name)]
 
 
 def launcher_words(box: Box, status: int) -> list[str]:

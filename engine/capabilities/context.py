@@ -21,12 +21,15 @@ class Network(Struct, frozen=True, kw_only=True):
     bytes_limit: int = 2 * 1024 * 1024
 
 
+NO_NETWORK = Network()
+
+
 class CallContext(Struct, frozen=True, kw_only=True):
     """The surroundings of a call. `sandbox` is the backend that `probe` found."""
 
     workspace: Workspace
     sandbox: str = ""
     memory: Memory | None = None
-    network: Network = Network()
+    network: Network = NO_NETWORK
     limits: Limits = DEFAULT_LIMITS
     readable: tuple[str, ...] = ()

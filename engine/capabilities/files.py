@@ -4,6 +4,7 @@ import difflib
 import os
 from typing import Any
 
+from stepfold.engine.capabilities.paths import STORE
 from stepfold.engine.capabilities.results import refused, returned
 from stepfold.engine.capabilities.workspace import PathOutside, Workspace
 from stepfold.events.vocabulary import ToolReturned
@@ -18,7 +19,7 @@ CANDIDATE_SCAN = 4_000
 
 
 def list_folder(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
-    """`fs.list`: one name a line, folders with a slash, links with where they point."""
+    """`fs.list`: one name a line, folders with a slash, links with where they point; never the store."""
     path = arguments.get("path", ".") or "."
     real = workspace.resolve(path)
     if not real.is_dir():
@@ -27,7 +28,7 @@ def list_folder(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned
         opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             with os.scandir(opened) as entries:
-                lines = sorted(_entry(entry, opened) for entry in entries)
+                lines = sorted(_entry(entry, opened) for entry in entries if entry.name != STORE)
         finally:
             os.close(opened)
     left_out = len(lines) - ENTRY_LIMIT

@@ -194,10 +194,13 @@ def run_inside(box: Box, status: int, command: list[str]) -> None:
         os.setsid()
         drop_capabilities()
         close_file_system(box)
-        os.write(status, STARTED)
+        if status >= 0:
+            os.write(status, STARTED)
+            os.close(status)
+        passed = {name: os.environ[name] for name in box.get("passed", ()) if name in os.environ}
+        os.execve(command[0], command, dict(box["environment"]) | passed)
+    if status >= 0:
         os.close(status)
-        os.execve(command[0], command, dict(box["environment"]))
-    os.close(status)
     while True:
         ended, code = os.wait()
         if ended == child:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.paths import path_fault, protected_entry
-from stepfold.engine.capabilities.policy import judge
+from stepfold.engine.capabilities.policy import judge, judge_name
 from stepfold.engine.contract.schemas import compile_schema
 from stepfold.events.configuration import Manifest, Rule
 
@@ -61,6 +61,7 @@ def admit(
     sandbox: str,
     sandbox_required: bool,
     network: bool,
+    tool_policy: Sequence[Rule] = (),
 ) -> Admitted | Refused:
     """Take one capability call through every hop; the first that objects decides.
 
@@ -87,6 +88,7 @@ def admit(
         _gate(known, loaded)
         or _schema(known, values, manifest)
         or _paths(known, values)
+        or _tool_policy(known, tool_policy)
         or _policy(known, values, policy)
         or _sandbox(known, sandbox, sandbox_required)
         or _network(manifest, network)
@@ -180,6 +182,11 @@ def _policy(name: str, values: Mapping[str, Any], policy: Sequence[Rule]) -> Ref
     if name != "shell.run":
         return None
     verdict = judge(values["command"], policy)
+    return None if verdict.allowed else Refused(name, "policy", verdict.why)
+
+
+def _tool_policy(name: str, rules: Sequence[Rule]) -> Refused | None:
+    verdict = judge_name(name, rules)
     return None if verdict.allowed else Refused(name, "policy", verdict.why)
 
 

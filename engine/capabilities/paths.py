@@ -12,6 +12,9 @@ A hook or a setting in `.git` is run by the user's next git command; `.stepfold`
 run is judged by; `stepfold.toml` names the programs and the limits of later runs.
 """
 
+STORE = ".stepfold"
+"""The folder of runs. No listing and no search shows it: a model would find its own words in the project."""
+
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 

@@ -9,7 +9,13 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, Word, read_commands
+from stepfold.engine.capabilities.allowance import (
+    computing,
+    governing_assignment,
+    is_program,
+    is_transparent,
+)
+from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, read_commands
 from stepfold.engine.capabilities.wrappers import program, trimmed, unwrap
 from stepfold.events.configuration import Rule
 
@@ -33,13 +39,15 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
     A line that can't be read is denied as soon as there is any rule, and allowed when there is none.
 
     A pattern is words, matched from the first on: `git push` matches `git push origin`. A `*` stands
-    for any characters within a word, and a `*` word for one word. Programs are compared by
-    name, without their folder, unless the pattern of an `allow` rule names a folder.
+    for any characters within a word, and a `*` word for one word.
 
     The two verdicts read alike and differ where a command leaves doubt. `deny` takes the doubt: flags
     count in any order, joined or apart (`rm -rf` matches `rm -r x -f`), options in front of a word
     are passed over (`git -C x push`), and a word that the shell computes matches anything. `allow`
-    doesn't: words count as they stand, and a computed word is matched by a `*` word alone.
+    doesn't: words count as they stand, and a computed word is matched by a `*` word alone. A program
+    is denied by its name, in whatever folder; it is allowed by its bare name, which stands for the file
+    in a system folder too, or by the very path that the rule writes. Variables that decide what code
+    runs (`PATH`, `LD_PRELOAD`, `PYTHONPATH` …) are covered by no allow rule: see `allowance`.
     """
     if not rules:
         return Verdict(True)
@@ -49,16 +57,44 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
         return Verdict(False, "", f"the command can't be judged ({reason}): write it as plain commands")
     listed = any(rule.verdict == "allow" for rule in rules)
     last = Verdict(True)
+    if listed and computing(command):
+        return Verdict(
+            False, "", "an expansion that can set a variable is covered by no allow rule: write the value out"
+        )
     for part, wraps in parts:
-        verdict = _judge_one(part, rules, listed=listed and not wraps)
+        setting = governing_assignment(part) if listed else ""
+        if setting:
+            return Verdict(False, "", _about_setting(setting))
+        words = trimmed(part)
+        if not words:
+            continue
+        verdict = _judge_one(words, rules, listed=listed and not wraps)
         if not verdict.allowed:
             return verdict
         last = verdict if verdict.rule else last
     return last
 
 
+def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
+    """Judge a capability by its name; `*` in a pattern stands for any characters. The first match wins.
+
+    Where none matches, it is allowed, unless there is an `allow` rule at all.
+    """
+    for rule in rules:
+        if fnmatchcase(name, rule.pattern):
+            if rule.verdict == "allow":
+                return Verdict(True, rule.pattern)
+            return Verdict(
+                False, rule.pattern, f"{name} is denied by the rule {rule.pattern!r}: go on without it"
+            )
+    allowed = ", ".join(rule.pattern for rule in rules if rule.verdict == "allow")
+    if not allowed:
+        return Verdict(True)
+    return Verdict(False, "", f"{name} is not among the allowed capabilities: {allowed}")
+
+
 def _all_commands(line: str) -> list[tuple[Command, bool]]:
-    """Each command with whether it only wraps others, which are then listed behind it."""
+    """Each command, assignments and all, with whether it only wraps others, which are listed behind it."""
     found: list[tuple[Command, bool]] = []
     waiting = [(part, 0) for part in reversed(read_commands(line))]
     while waiting:
@@ -67,13 +103,25 @@ def _all_commands(line: str) -> list[tuple[Command, bool]]:
             raise Unreadable("commands nested too deeply, or too many of them")
         words = trimmed(part)
         if not words:
+            found.append((part, False))
             continue
-        if words[0].opaque or any(mark in words[0].text for mark in "*?"):
+        if words[0].opaque or _is_glob(words[0].text):
             raise Unreadable("a program whose name is computed")
         inner = unwrap(words, depth)
-        found.append((words, bool(inner) and program(words[0]) != "find"))
+        found.append((part, bool(inner) and is_transparent(words)))
         waiting.extend((one, depth + 1) for one in reversed(inner))
     return found
+
+
+def _is_glob(text: str) -> bool:
+    return any(mark in text for mark in "*?") or ("[" in text and "]" in text)
+
+
+def _about_setting(name: str) -> str:
+    return (
+        f"the command sets {name}, which decides what code runs, and no allow rule covers that: "
+        "run it without"
+    )
 
 
 def _judge_one(command: Command, rules: Sequence[Rule], *, listed: bool) -> Verdict:
@@ -96,19 +144,15 @@ def _matches(command: Command, pattern: Sequence[str]) -> bool:
     """Word by word, as it stands."""
     if not pattern or len(pattern) > len(command):
         return False
-    return _is_program(command[0], pattern[0], exact="/" in pattern[0]) and all(
+    return is_program(command[0], pattern[0]) and all(
         wanted == "*" or (not word.opaque and fnmatchcase(word.text, wanted))
         for word, wanted in zip(command[1:], pattern[1:], strict=False)
     )
 
 
-def _is_program(word: Word, wanted: str, *, exact: bool) -> bool:
-    return fnmatchcase(word.text if exact else program(word), wanted)
-
-
 def _could_match(command: Command, pattern: Sequence[str]) -> bool:
     """Whether some reading of the command fits the pattern."""
-    if not pattern or not _is_program(command[0], pattern[0].rpartition("/")[2], exact=False):
+    if not pattern or not fnmatchcase(program(command[0]), pattern[0].rpartition("/")[2]):
         return False
     rest = command[1:]
     flags = [wanted for wanted in pattern[1:] if wanted.startswith("-") and wanted != "-"]

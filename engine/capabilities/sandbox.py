@@ -14,10 +14,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.boxes import (
     DEFAULT_LIMITS,
+    NO_STATUS,
     Box,
     Limits,
     box_for,
@@ -138,8 +140,11 @@ async def run(
             except TimeoutError:
                 timed_out = True
             finally:
-                transport.close()
-                await _leave_nothing(process, heard, _first_signal(backend))
+                try:
+                    await _leave_nothing(process, heard, backend)
+                finally:
+                    # Only now: a command that cleans up, and says so, would die of the closed pipe.
+                    transport.close()
         if not (timed_out or flooded or backend == "none") and b"exit-code" not in _said(heard):
             raise SandboxBroken(capture.capped().text.strip() or f"{backend} ended with {process.returncode}")
     capped = capture.capped()
@@ -152,6 +157,26 @@ async def run(
         timed_out=timed_out,
         flooded=flooded,
     )
+
+
+def server_words(
+    command: str,
+    *,
+    workspace: Workspace,
+    backend: str,
+    limits: Limits = DEFAULT_LIMITS,
+    readable: Sequence[str] = (),
+    passed: Sequence[str] = (),
+) -> list[str]:
+    """The words that run a lasting program in a box where it can read the project and change nothing.
+
+    `passed` are variables of the environment it is started in that reach it: their values stand in no
+    command line, which everybody on the machine can read.
+    """
+    box = box_for(workspace, limits, readable)
+    read_only = (box.project, *box.read_only)
+    lasting = msgspec.structs.replace(box, read_only=read_only, passed=tuple(passed))
+    return [*_outer_words(lasting, backend, NO_STATUS), *limited(command, limits)]
 
 
 async def _start(
@@ -201,7 +226,7 @@ async def _whole(
     try:
         return await asyncio.shield(spawning)
     except asyncio.CancelledError:
-        await _leave_nothing(await spawning, heard, signal.SIGKILL)
+        await _leave_nothing(await spawning, heard, "")
         raise
 
 
@@ -318,12 +343,11 @@ async def _take(output: asyncio.StreamReader, capture: Capture, limit: int) -> b
     return False
 
 
-async def _leave_nothing(process: asyncio.subprocess.Process, heard: int, first: signal.Signals) -> None:
-    """End what is left of a command: its group by the signal `first`, and a second later killed."""
+async def _leave_nothing(process: asyncio.subprocess.Process, heard: int, backend: str) -> None:
+    """End what is left of a command: it is asked to end, and a second later killed with all around it."""
     cut_off = process.returncode is None
     try:
-        if cut_off:
-            _signal_group(process.pid, first)
+        if cut_off and _asked_to_end(process.pid, backend):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), GRACE_SECONDS)
     finally:
@@ -331,6 +355,37 @@ async def _leave_nothing(process: asyncio.subprocess.Process, heard: int, first:
         if cut_off:
             _kill_inner(heard)
     await process.wait()
+
+
+def _asked_to_end(outer: int, backend: str) -> bool:
+    """Send SIGTERM to the group of the command itself; whether there is one to be asked.
+
+    In a box that is the group of process 2: process 1 ignores the signal, as the first of every process
+    namespace does, and the outer half must not go first, for the inner one could then go on without it.
+    While a box is being built there is no such group, and nothing that could clean up after itself.
+    """
+    if backend == "none":
+        _signal_group(outer, signal.SIGTERM)
+        return True
+    commands = [command for inner in _children(outer) for command in _children(inner)]
+    groups = {_group_of(command) for command in commands} - {0, outer}
+    for group in groups:
+        _signal_group(group, signal.SIGTERM)
+    return bool(groups)
+
+
+def _children(process: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def _group_of(process: int) -> int:
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return 0
 
 
 def _kill_inner(heard: int) -> None:
@@ -343,15 +398,6 @@ def _kill_inner(heard: int) -> None:
     if told:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(int(told[1]), signal.SIGKILL)
-
-
-def _first_signal(backend: str) -> signal.Signals:
-    """A bare command is asked to end. A box is killed at once, all of it in one stroke.
-
-    The first process of a process namespace ignores SIGTERM. Asked while it is being built, the outer
-    half would go and the inner one, which has not yet bound its life to the other's, would go on.
-    """
-    return signal.SIGTERM if backend == "none" else signal.SIGKILL
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from stepfold.engine.capabilities.context import CallContext
 from stepfold.engine.capabilities.git import run_git
+from stepfold.engine.capabilities.paths import STORE
 from stepfold.engine.capabilities.results import refused, returned
 from stepfold.events.vocabulary import ToolReturned
 
@@ -83,7 +84,8 @@ async def files_of_git(below: str, context: CallContext) -> list[str] | None:
     )
     if isinstance(completed, str) or completed.exit_code != 0 or completed.truncated:
         return None
-    return sorted({path for path in completed.output.decode().split("\0") if path})
+    listed = {path for path in completed.output.decode().split("\0") if path}
+    return sorted(path for path in listed if STORE not in path.split("/"))
 
 
 def _rendered(answer: dict[str, Any]) -> str:

@@ -9,10 +9,19 @@ from stepfold.engine.capabilities.sandbox import Completed, SandboxBroken, run
 from stepfold.events.vocabulary import ToolReturned
 
 DEFAULT_SECONDS = 120.0
+COMMAND_BYTES = 120_000
+"""The kernel takes 128 KiB for one word of a command line, and the command is one."""
 
 
 async def run_command(arguments: dict[str, Any], context: CallContext) -> ToolReturned:
     """`shell.run`: the exit code on a line of its own, then both streams in the order they came."""
+    size = len(arguments["command"].encode("utf-8", "surrogatepass"))
+    if size > COMMAND_BYTES:
+        return refused(
+            "TooLong",
+            f"the command has {size} bytes, and {COMMAND_BYTES} is the most: "
+            "put what is long into a file with fs.write, in parts, and run that",
+        )
     seconds = float(arguments.get("timeout_s") or DEFAULT_SECONDS)
     if not context.sandbox:
         return refused("NoSandbox", "there is no sandbox to run it in: see `stepfold doctor`")

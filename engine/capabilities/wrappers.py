@@ -19,7 +19,11 @@ CLOSERS = frozenset({"fi", "done", "esac", "}"})
 HEADS = frozenset({"for", "select", "case", "function"})
 """Words that open a head in which nothing runs; what its substitutions run is read on its own."""
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
+"""A word in front of a command that sets a variable."""
+
+_ENVIRONMENT_WORD = re.compile(r"[^-=][^=]*=")
+"""What `env` takes as a variable: any name, `BASH_FUNC_ls%%` for instance."""
 
 
 class Wrapper(Struct, frozen=True):
@@ -101,7 +105,7 @@ def trimmed(command: Command) -> Command:
         first = words[0]
         if first.text in HEADS:
             return ()
-        if first.text in CLOSERS or first.text in KEYWORDS or _ASSIGNMENT.match(first.text):
+        if first.text in CLOSERS or first.text in KEYWORDS or ASSIGNMENT.match(first.text):
             words = words[1:]
             continue
         break
@@ -120,7 +124,7 @@ def unwrap(command: Command, depth: int) -> list[Command]:
     if special is not None:
         return special(command, depth)
     wrapper = WRAPPERS.get(name)
-    return _behind(command, wrapper) if wrapper is not None else []
+    return behind(command, wrapper) if wrapper is not None else []
 
 
 def _of_shell(command: Command, depth: int) -> list[Command]:
@@ -187,7 +191,7 @@ def _of_env(command: Command, depth: int) -> list[Command]:
                 return _text_at(command, place + 1, depth)
             if word.text.startswith(option):
                 return read_commands(word.text[len(option) :], depth + 1)
-    return _behind(command, WRAPPERS["env"])
+    return behind(command, WRAPPERS["env"])
 
 
 def _with_text_option(command: Command, depth: int) -> list[Command]:
@@ -195,10 +199,9 @@ def _with_text_option(command: Command, depth: int) -> list[Command]:
     texts = [place + 1 for place, word in enumerate(command) if word.text in ("-c", "--command")]
     if texts:
         return _text_at(command, texts[0], depth)
-    behind = _behind(command, WRAPPERS[program(command[0])])
     return [
         inner
-        for part in behind
+        for part in behind(command, WRAPPERS[program(command[0])])
         for inner in (
             read_commands(part[0].text, depth + 1) if len(part) == 1 and not part[0].opaque else [part]
         )
@@ -206,8 +209,30 @@ def _with_text_option(command: Command, depth: int) -> list[Command]:
 
 
 def _with_input(command: Command, depth: int) -> list[Command]:
-    """`xargs` and `parallel` add words that nobody has read yet."""
-    return [(*part, Word("", opaque=True)) for part in _behind(command, WRAPPERS[program(command[0])])]
+    """`xargs` and `parallel` add words that nobody has read yet, or put them in the place of a mark."""
+    mark = _replaced(command)
+    return [
+        (
+            *(Word(word.text, word.opaque or (bool(mark) and mark in word.text)) for word in part),
+            Word("", opaque=True),
+        )
+        for part in behind(command, WRAPPERS[program(command[0])])
+    ]
+
+
+def _replaced(command: Command) -> str:
+    """The text that `xargs -I TEXT` puts its input in the place of; empty when it does not."""
+    for place, word in enumerate(command[1:], 1):
+        text = word.text
+        if text == "-I":
+            return command[place + 1].text if place + 1 < len(command) else ""
+        if text.startswith("-I"):
+            return text[2:]
+        if text.startswith("--replace"):
+            return text.partition("=")[2] or "{}"
+        if text.startswith("-i"):
+            return text[2:] or "{}"
+    return "{}" if program(command[0]) == "parallel" else ""
 
 
 _SPECIAL: Mapping[str, Callable[[Command, int], list[Command]]] = {
@@ -224,7 +249,7 @@ _SPECIAL: Mapping[str, Callable[[Command, int], list[Command]]] = {
 }
 
 
-def _behind(command: Command, wrapper: Wrapper) -> list[Command]:
+def behind(command: Command, wrapper: Wrapper) -> list[Command]:
     """The words that follow a wrapper's options and operands."""
     place = 1
     operands = wrapper.operands
@@ -232,7 +257,7 @@ def _behind(command: Command, wrapper: Wrapper) -> list[Command]:
         text = command[place].text
         if text in wrapper.valued:
             place += 2
-        elif text.startswith("-") or (wrapper.assignments and _ASSIGNMENT.match(text)):
+        elif text.startswith("-") or (wrapper.assignments and _ENVIRONMENT_WORD.match(text)):
             place += 1
         elif operands:
             operands -= 1

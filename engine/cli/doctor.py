@@ -1,5 +1,6 @@
 """`stepfold doctor`: what this machine has of what a run needs, and how to get what is missing."""
 
+import asyncio
 import json
 import platform
 from importlib.metadata import version
@@ -10,6 +11,8 @@ import click
 
 from stepfold.engine.capabilities.checks import detect
 from stepfold.engine.capabilities.sandbox import probe
+from stepfold.engine.capabilities.servers import Servers
+from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.cli.output import say, store_folder
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.models.discovery import find_local
@@ -47,8 +50,11 @@ def doctor(project: str, store: str | None, for_machines: bool) -> None:
             "check     none configured or detected: add [[checks]] to stepfold.toml, "
             "or nothing can be verified"
         )
-    for name in found["mcp_servers"]:
-        say(f"mcp       {name}: configured; MCP servers are not started by this version")
+    for server in found["mcp_servers"]:
+        left_out = f"; left out: {'; '.join(server['left_out'])}" if server["left_out"] else ""
+        how = "contained" if server["contained"] else "not contained"
+        says = server["error"] or f"answers with {server['tools']} tools, {how}{left_out}"
+        say(f"mcp       {server['name']}: {says}")
     say(f"store     {found['store']['folder']}: {found['store']['runs']} runs")
 
 
@@ -76,6 +82,29 @@ def findings(settings: Settings, folder: Path, store: Path) -> dict[str, Any]:
             for model in find_local()
         ],
         "checks": [{"id": check.id, "command": check.command} for check in checks],
-        "mcp_servers": sorted(settings.mcp.servers),
+        "mcp_servers": asyncio.run(_servers(settings, folder, found.backend)),
         "store": {"folder": str(store), "runs": len(list(store.glob("runs/*.jsonl")))},
     }
+
+
+async def _servers(settings: Settings, folder: Path, backend: str) -> list[dict[str, Any]]:
+    """Start each configured server, ask it for its tools, and end it."""
+    specs = settings.servers()
+    servers = Servers(
+        specs, workspace=Workspace(folder), limits=settings.sandbox.limits, readable=settings.readable()
+    )
+    try:
+        listed = await servers.open(backend)
+    finally:
+        await servers.close()
+    return [
+        {
+            "name": spec.name,
+            "answers": not found.error,
+            "tools": len(found.tools),
+            "contained": bool(spec.command) and spec.contained and backend != "none",
+            "error": found.error,
+            "left_out": list(found.left_out),
+        }
+        for spec, found in zip(specs, listed, strict=True)
+    ]

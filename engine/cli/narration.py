@@ -24,6 +24,8 @@ def narration(event: v.Event) -> str:
             return f"refused   {name} ({hop}): {reason}"
         case v.ToolStarted(name=name):
             return f"running   {name}"
+        case v.ToolsListed(server=server, tools=tools, error=error):
+            return f"server    {server}: {error or f'{len(tools)} tools'}"
         case v.ToolFailed(error=error):
             return f"failed    {error}"
         case v.CheckStarted(check_id=check_id):

@@ -15,6 +15,7 @@ from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.settings import Settings, SettingsError, read_settings
 from stepfold.events.store import Store
+from stepfold.projections.fold_repeats import GUARDS
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
@@ -143,6 +144,11 @@ def loop_of(
         network=settings.sandbox.network,
         memory=settings.memory.enabled,
         durability=settings.loop.durability,
+        tool_policy=settings.tool_rules(),
+        guards=settings.guards,
+        web=settings.web_limits(),
+        readable=settings.readable(),
+        servers=settings.servers(),
         watch=narrator(sys.stderr.isatty()),
     )
 
@@ -203,6 +209,8 @@ def _why(outcome: LoopOutcome) -> str:
             return "the model asks; answer with `stepfold resume RUN --answer TEXT`"
         case "cancelled":
             return "it was cancelled"
+        case "failed" if outcome.error in GUARDS:
+            return outcome.detail
         case "failed":
             return f"the model gave no reply: {outcome.reason}"
         case _:

@@ -78,6 +78,7 @@ def _admission(run: Run, name: str, arguments: dict[str, Any]) -> Admitted | Ref
         sandbox=run.backend,
         sandbox_required=config.sandbox_required,
         network=config.network,
+        tool_policy=config.tool_policy,
     )
 
 

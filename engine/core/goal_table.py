@@ -38,6 +38,9 @@ ROWS = (
     # The top of a step, in this order whatever arm came before.
     emits("flush", "auto", "framing closing", v.ObservationRecorded, emit.observation, when=[g.observation_pending]),
     emits("cancel", "auto", "framing closing", v.RunFinished, always(v.RunFinished, status="cancelled"), to="cancelled", when=[g.cancel_requested]),
+    emits("circle", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="cycle_repeats"), to="closing", when=[g.context_unbuilt, g.cycle_repeats]),
+    emits("same_rejection", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="rejection_repeats"), to="closing", when=[g.context_unbuilt, g.rejection_repeats]),
+    emits("same_failure", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="failure_repeats"), to="closing", when=[g.context_unbuilt, g.failure_repeats]),
     emits("exhaust", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="steps_spent"), to="exhausted", when=[g.context_unbuilt, g.steps_spent]),
     rests("recalling", "auto", "framing", when=[g.memory_unrecalled]),
     emits("pack", "auto", "framing", v.ContextBuilt, emit.context, when=[g.context_unbuilt]),

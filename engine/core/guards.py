@@ -13,6 +13,7 @@ from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
 from stepfold.events.vocabulary import ModelErred
 from stepfold.projections.evidence import unmet
 from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.fold_repeats import rounds_of
 from stepfold.projections.state import Run
 
 
@@ -151,3 +152,35 @@ def completed(run: Run, given: Any) -> bool:
 def user_asked(run: Run, given: Any) -> bool:
     """The model waits for a person."""
     return run.goal.verdict == "awaiting_user"
+
+
+def cycle_repeats(run: Run, given: Any) -> bool:
+    """The last steps went round one cycle of two to six steps `guards.cycle` times. Off unless configured.
+
+    Earned by a model that wrote a file, ran the check, restored the file and ran the check, until the
+    steps were gone: no step was like the one before it, so no other guard saw it. Results count, so
+    paging through a file is no cycle.
+    """
+    threshold = config_of(run).guards.cycle
+    return threshold > 0 and rounds_of(run.goal) >= threshold
+
+
+def rejection_repeats(run: Run, given: Any) -> bool:
+    """The same rejection `guards.rejection` times in a row. Off unless configured.
+
+    Earned by small models at temperature 0: a rejected reply and its repair lead to the very same
+    reply, step after step, and each costs a whole prompt.
+    """
+    threshold = config_of(run).guards.rejection
+    return threshold > 0 and run.goal.rejections >= threshold
+
+
+def failure_repeats(run: Run, given: Any) -> bool:
+    """The same call failed in the same way `guards.failure` times, whatever else stood in between.
+
+    Off unless configured. Earned by a model that looked around between its attempts to patch a text
+    that was not there: no two steps in a row were alike. A call that changed the project and went well
+    begins the count anew, for then trying again makes sense.
+    """
+    threshold = config_of(run).guards.failure
+    return threshold > 0 and any(count >= threshold for _, count in run.goal.failures.values())

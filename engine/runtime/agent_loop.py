@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.capabilities.checks import detect
+from stepfold.engine.capabilities.context import NO_NETWORK, Network
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.sandbox import probe
+from stepfold.engine.capabilities.servers import Servers, ServerSpec
+from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.drive import drive
@@ -25,10 +28,10 @@ from stepfold.engine.runtime.reopen import reopen, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
-from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
+from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, GoalConfig, Guards, Rule
 from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
+from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed, ToolsListed
 from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.state import Run
@@ -41,6 +44,8 @@ class AgentLoop:
     `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read there),
     else those that the project shows. `store` is a folder
     or an open `Store`; None means `.stepfold` in the project. `watch` is told of every event.
+    `servers` are MCP servers, `tool_policy` judges capabilities by name, `web` says what `web.fetch`
+    may reach once `network` opens it, `readable` are further folders that commands can read.
     """
 
     def __init__(
@@ -63,6 +68,11 @@ class AgentLoop:
         network: bool = False,
         memory: bool = True,
         durability: str = "normal",
+        tool_policy: Sequence[Rule] = (),
+        guards: Guards = NO_GUARDS,
+        web: Network = NO_NETWORK,
+        readable: Sequence[str] = (),
+        servers: Sequence[ServerSpec] = (),
         watch: Watch | None = None,
     ) -> None:
         self.model = resolve(model, timeout=model_request_timeout) if isinstance(model, str) else model
@@ -80,9 +90,11 @@ class AgentLoop:
             worker_slots=worker_slots,
             context_window=context_window,
             verification=verification,
-            checks=_checks_of(self.project) if checks is None else tuple(checks),
+            checks=_without_nul(_checks_of(self.project) if checks is None else tuple(checks)),
             manifests=NATIVE,
             policy=tuple(policy),
+            tool_policy=tuple(tool_policy),
+            guards=guards,
             sandbox_required=sandbox != "none",
             network=network,
             memory=memory,
@@ -90,6 +102,9 @@ class AgentLoop:
         )
         self._sandbox = sandbox
         self._limits = limits
+        self._web = web
+        self._readable = tuple(readable)
+        self._servers = tuple(servers)
         self._durability = durability
         self._watch = watch
 
@@ -134,8 +149,6 @@ class AgentLoop:
             if ended_only_now or (LISTEN in reopened.run.due and answer is None):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)
-            found = probe(self._sandbox)
-            effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
             return await self._drive(reopened.run, effects, log)
 
     def fork(
@@ -162,8 +175,10 @@ class AgentLoop:
         run = Run()
         with self._log(effects) as log:
             log.begin()
-            branch = Branch(shared, live=effects, log=log, probe=lambda: probe(self._sandbox))
             try:
+                found = probe(self._sandbox)
+                listed = await _listed(effects, found.backend)
+                branch = Branch(shared, live=effects, log=log, probe=found, listed=listed)
                 await drive(run, branch, branch)
             finally:
                 await effects.close()
@@ -172,7 +187,13 @@ class AgentLoop:
 
     def _effects(self, run_id: str) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
-        effects = LiveEffects(lambda effect, run: hands.perform(effect, run), run_id=run_id)
+        servers = Servers(
+            self._servers,
+            workspace=Workspace(self.project),
+            limits=self._limits,
+            readable=self._readable,
+        )
+        effects = LiveEffects(lambda effect, run: hands.perform(effect, run), run_id=run_id, servers=servers)
         hands = GoalEffects(
             self.model,
             self.project,
@@ -180,14 +201,15 @@ class AgentLoop:
             self._limits,
             store=self.store.folder,
             tell=effects.push,
+            web=self._web,
+            readable=self._readable,
+            servers=servers,
         )
         return effects
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
-        found = probe(self._sandbox)
         config = replace(self._config, goal=goal)
         effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
-        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
         with self._log(effects) as log:
             log.begin()
             return await self._drive(Run(), effects, log)
@@ -199,15 +221,34 @@ class AgentLoop:
 
     async def _drive(self, run: Run, effects: LiveEffects, log: RunLog) -> LoopOutcome:
         try:
+            await self._look_around(effects)
             await drive(run, effects, log)
         finally:
             await effects.close()
             await _close(self.model)
         return outcome(run)
 
+    async def _look_around(self, effects: LiveEffects) -> None:
+        """What this life of the run finds: a sandbox, and the tools of the servers."""
+        found = probe(self._sandbox)
+        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
+        for listed in await _listed(effects, found.backend):
+            effects.push(listed)
+
 
 def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
     return read_settings(project).check_specs() or detect(project)
+
+
+async def _listed(effects: LiveEffects, backend: str) -> tuple[ToolsListed, ...]:
+    return () if effects.servers is None else await effects.servers.open(backend)
+
+
+def _without_nul(checks: tuple[CheckSpec, ...]) -> tuple[CheckSpec, ...]:
+    for check in checks:
+        if "\0" in check.command:
+            raise ValueError(f"the command of the check {check.id!r} holds a NUL, which no shell takes")
+    return checks
 
 
 async def _close(model: Model) -> None:

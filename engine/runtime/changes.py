@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepfold.engine.core.profile import PROFILES
-from stepfold.events.configuration import Config, GoalConfig, Rule, config_from_json
+from stepfold.events.configuration import Config, GoalConfig, Rule, config_from_json, is_threshold
 
 
 class ChangeError(ValueError):
@@ -24,6 +24,13 @@ def _field(name: str) -> Callable[[Any, Any], Any]:
 def _generation(name: str) -> Callable[[Any, Any], Any]:
     def change(config: Any, value: Any) -> Any:
         return replace(config, generation=replace(config.generation, **{name: value}))
+
+    return change
+
+
+def _guard(name: str) -> Callable[[Any, Any], Any]:
+    def change(config: Any, value: Any) -> Any:
+        return replace(config, guards=replace(config.guards, **{name: value}))
 
     return change
 
@@ -49,6 +56,9 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "model.max_tokens": _generation("max_tokens"),
     "policy.shell.deny": _rules("deny"),
     "policy.shell.allow": _rules("allow"),
+    "guards.cycle": _guard("cycle"),
+    "guards.rejection": _guard("rejection"),
+    "guards.failure": _guard("failure"),
     "sandbox.network": _field("network"),
     "verification": _field("verification"),
 }
@@ -119,6 +129,8 @@ def _checked(config: Config, setting: str) -> Config:
         value = getattr(read, name, None)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ChangeError(f"--set {setting!r}: must be more than 0")
+    if isinstance(read, GoalConfig) and not all(map(is_threshold, msgspec.structs.astuple(read.guards))):
+        raise ChangeError(f"--set {setting!r}: must be 2 or more, or 0 to turn it off")
     profile = getattr(read, "profile", "")
     if profile and profile not in PROFILES:
         raise ChangeError(f"--set {setting!r}: is one of {', '.join(PROFILES)}")

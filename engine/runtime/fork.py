@@ -1,6 +1,6 @@
 """Branching off a recorded run: its landings serve as long as they still apply, then the run is live."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from stepfold.events.vocabulary import (
     SandboxProbed,
     ToolErred,
     ToolReturned,
+    ToolsListed,
     Unknown,
 )
 from stepfold.projections.effects import CallTool, Listen
@@ -121,7 +122,8 @@ class Branch:
     """Effects and log of a fork: the shared records first, then the live effects.
 
     The source's landings are handed out while the fork decides byte for byte what its source decided.
-    From the first difference on everything is live. `probe` tells which sandbox there is now.
+    From the first difference on everything is live. `probe` tells which sandbox there is now,
+    `listed` what the servers offer.
     """
 
     def __init__(
@@ -130,12 +132,14 @@ class Branch:
         *,
         live: LiveEffects,
         log: EventLog,
-        probe: Callable[[], Probe],
+        probe: Probe,
+        listed: Sequence[ToolsListed] = (),
     ) -> None:
         self._records = records
         self._live = live
         self._log = log
         self._probe = probe
+        self._listed = listed
         self._shared = True
         self._position = 0
         self._handed_out = 0
@@ -151,14 +155,16 @@ class Branch:
             self._shared = False
         if self._records and _goes_on(run):
             self._records = ()
-            found = self._probe()
-            if found.backend != run.backend:
-                return await self._announced(found, run)
+            if self._listed or self._probe.backend != run.backend:
+                return await self._announced(run)
         return await self._live.next(run)
 
-    async def _announced(self, found: Probe, run: Run) -> Sequence[AnyEvent | Unknown]:
-        self._live.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
-        # Nothing may start before the run knows its sandbox, so this once nothing is due.
+    async def _announced(self, run: Run) -> Sequence[AnyEvent | Unknown]:
+        if self._probe.backend != run.backend:
+            self._live.push(SandboxProbed(*BLANK, backend=self._probe.backend, why=self._probe.why))
+        for listed in self._listed:
+            self._live.push(listed)
+        # Nothing may start before the run knows its sandbox and its tools, so this once nothing is due.
         resting = run.clone()
         resting.due = {}
         return await self._live.next(resting)

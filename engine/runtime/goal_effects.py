@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepfold.engine.capabilities.boxes import Limits
 from stepfold.engine.capabilities.checks import run_check
-from stepfold.engine.capabilities.context import CallContext, Network
+from stepfold.engine.capabilities.context import NO_NETWORK, CallContext, Network
 from stepfold.engine.capabilities.fingerprint import fingerprint
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
+from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema
 from stepfold.engine.models.envelope import as_action
@@ -33,6 +35,7 @@ from stepfold.events.vocabulary import (
 from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.evidence import workspace_of
 from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.fold_shared import SERVER_PREFIX
 from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
 
@@ -52,6 +55,9 @@ class GoalEffects:
         *,
         store: Path,
         tell: Callable[[Landing], None],
+        servers: Servers,
+        web: Network = NO_NETWORK,
+        readable: tuple[str, ...] = (),
     ) -> None:
         self._model = model
         self._workspace = Workspace(project)
@@ -59,6 +65,9 @@ class GoalEffects:
         self._limits = limits
         self._store = store
         self._tell = tell
+        self._web = web
+        self._readable = readable
+        self._servers = servers
         self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
@@ -102,15 +111,19 @@ class GoalEffects:
         return landed
 
     def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
-        return call(effect.name, msgspec.json.decode(effect.arguments), self._context(run))
+        arguments = msgspec.json.decode(effect.arguments)
+        if effect.name.startswith(SERVER_PREFIX):
+            return self._servers.call(effect.name, arguments)
+        return call(effect.name, arguments, self._context(run))
 
     def _context(self, run: Run) -> CallContext:
         return CallContext(
             workspace=self._workspace,
             sandbox=run.backend,
             memory=self._memory,
-            network=Network(on=config_of(run).network),
+            network=replace(self._web, on=config_of(run).network),
             limits=self._limits,
+            readable=self._readable,
         )
 
     def _remember(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
@@ -122,8 +135,8 @@ class GoalEffects:
 
     async def _check(self, effect: RunCheck, run: Run) -> CheckReturned:
         spec = next(check for check in checks_of(run) if check.id == effect.check_id)
-        shown = await run_check(spec, self._workspace, run.backend, self._limits)
-        return msgspec.structs.replace(shown, workspace=await fingerprint(self._context(run), self._store))
+        shown = await run_check(spec, self._workspace, run.backend, self._limits, self._readable)
+        return replace(shown, workspace=await fingerprint(self._context(run), self._store))
 
     def _recall(self, effect: RecallMemory) -> MemoryRecalled:
         hits = self._memory.recall(effect.query, HITS_AT_MOST) if self._memory is not None else ()

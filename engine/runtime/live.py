@@ -8,10 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
+    CancelRequested,
     CheckReturned,
     HookReturned,
     MemoryRecalled,
@@ -48,7 +50,7 @@ class LiveEffects:
     """The hands of a live run.
 
     `perform` carries out effects; `before_once` is called before an effect that may not run twice,
-    and makes the log durable first.
+    and makes the log durable first. `servers` live as long as these effects do.
     """
 
     def __init__(
@@ -59,12 +61,16 @@ class LiveEffects:
         clock: Clock | None = None,
         before_once: Callable[[], None] = lambda: None,
         listening: bool = False,
+        servers: Servers | None = None,
     ) -> None:
         self._perform = perform
         self._clock = clock or SystemClock()
         self._timestamps = Timestamps()
         self.before_once = before_once
         self._listening = listening
+        self.servers = servers
+        if servers is not None:
+            servers.announce = self.push
         self._mailbox: deque[tuple[str, str, Landing]] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -81,6 +87,8 @@ class LiveEffects:
         """
         if key:
             self._started.add(key)
+        if self.servers is not None and isinstance(event, CancelRequested):
+            self.servers.give_up()
         self._land(key, event)
 
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
@@ -102,13 +110,15 @@ class LiveEffects:
             await self._arrival()
 
     async def close(self) -> None:
-        """Cancel whatever still flies, and wait until it is gone."""
+        """Cancel whatever still flies, wait until it is gone, and end the servers."""
         for task in self._tasks.values():
             task.cancel()
         leaving = {*self._leaving, *self._tasks.values()}
         self._tasks.clear()
         if leaving:
             await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
+        if self.servers is not None:
+            await self.servers.close()
 
     def _go_on_from(self, moment: int) -> None:
         """An earlier life's clock may have been ahead of ours, also of what is in the mailbox already."""

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +11,14 @@ import msgspec
 from msgspec import Struct, field
 
 from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
+from stepfold.engine.capabilities.context import Network
+from stepfold.engine.capabilities.servers import ServerSpec
 from stepfold.engine.core.profile import PROFILES
-from stepfold.events.configuration import CheckSpec, Generation, Rule
+from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, Guards, Rule, is_threshold
 
 FILE_NAME = "stepfold.toml"
+
+SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 class SettingsError(Exception):
@@ -60,18 +65,39 @@ class ShellPolicySettings(Struct, frozen=True, kw_only=True):
     deny: list[str] = field(default_factory=list)
 
 
+class ToolPolicySettings(Struct, frozen=True, kw_only=True):
+    """`[policy.tools]`: patterns of capability names, such as `mcp.*`. Denials are asked first."""
+
+    allow: list[str] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+
+
 class PolicySettings(Struct, frozen=True, kw_only=True):
     """`[policy]`."""
 
     shell: ShellPolicySettings = ShellPolicySettings()
+    tools: ToolPolicySettings = ToolPolicySettings()
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True):
-    """`[sandbox]`. `none` runs commands bare, and every such run says so. Limits are those of `Limits`."""
+    """`[sandbox]`. `none` runs commands bare, and every such run says so. Limits are those of `Limits`.
+
+    `readable` are further folders that commands can read, `~` standing for the user's home.
+    """
 
     backend: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
     network: bool = False
+    readable: list[str] = field(default_factory=list)
     limits: Limits = DEFAULT_LIMITS
+
+
+class WebSettings(Struct, frozen=True, kw_only=True):
+    """`[web]`: what `web.fetch` may fetch, where `sandbox.network` opens it at all. See `Network`."""
+
+    hosts: list[str] = field(default_factory=list)
+    private_hosts: list[str] = field(default_factory=list)
+    seconds: float = 20.0
+    bytes_limit: int = 2 * 1024 * 1024
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):
@@ -81,22 +107,21 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """`[mcp.servers.<name>]`: a command, or a url."""
+    """`[mcp.servers.<name>]`: a command, or a url. See `ServerSpec`."""
 
     command: str = ""
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    contained: bool = True
+    timeout: float = 60.0
 
 
 class McpSettings(Struct, frozen=True, kw_only=True):
     """`[mcp]`."""
 
     servers: dict[str, ServerSettings] = field(default_factory=dict)
-
-
-class GuardSettings(Struct, frozen=True, kw_only=True):
-    """`[guards]`: thresholds of guards beyond the contract's five; none so far."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -107,9 +132,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     checks: list[CheckSettings] = field(default_factory=list)
     policy: PolicySettings = PolicySettings()
     sandbox: SandboxSettings = SandboxSettings()
+    web: WebSettings = WebSettings()
     memory: MemorySettings = MemorySettings()
     mcp: McpSettings = McpSettings()
-    guards: GuardSettings = GuardSettings()
+    guards: Guards = NO_GUARDS
 
     def generation(self) -> Generation:
         """What `[model]` asks of every request."""
@@ -131,6 +157,41 @@ class Settings(Struct, frozen=True, kw_only=True):
         """The shell policy in the order in which it is asked: denials first."""
         shell = self.policy.shell
         return (*(Rule("deny", text) for text in shell.deny), *(Rule("allow", text) for text in shell.allow))
+
+    def tool_rules(self) -> tuple[Rule, ...]:
+        """The policy of capabilities by name, denials first."""
+        tools = self.policy.tools
+        return (*(Rule("deny", text) for text in tools.deny), *(Rule("allow", text) for text in tools.allow))
+
+    def web_limits(self) -> Network:
+        """What `web.fetch` may reach, should the run have the network."""
+        web = self.web
+        return Network(
+            hosts=tuple(web.hosts),
+            private_hosts=tuple(web.private_hosts),
+            seconds=web.seconds,
+            bytes_limit=web.bytes_limit,
+        )
+
+    def readable(self) -> tuple[str, ...]:
+        """The further folders that commands can read."""
+        return tuple(str(Path(folder).expanduser()) for folder in self.sandbox.readable)
+
+    def servers(self) -> tuple[ServerSpec, ...]:
+        """The MCP servers, by name."""
+        return tuple(
+            ServerSpec(
+                name=name,
+                command=server.command,
+                args=tuple(server.args),
+                env=tuple(server.env.items()),
+                url=server.url,
+                headers=tuple(server.headers.items()),
+                contained=server.contained,
+                timeout=server.timeout,
+            )
+            for name, server in sorted(self.mcp.servers.items())
+        )
 
 
 def read_settings(project: Path) -> Settings:
@@ -224,6 +285,7 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
     at_least_1 = {
         "loop.max_steps": loop.max_steps,
         "loop.context_window": loop.context_window,
+        "web.bytes_limit": settings.web.bytes_limit,
         **({} if model.max_tokens is None else {"model.max_tokens": model.max_tokens}),
         **{f"sandbox.limits.{name}": value for name, value in limits.items()},
     }
@@ -236,7 +298,41 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
         raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
     if loop.profile and loop.profile not in PROFILES:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
+    for name, threshold in msgspec.structs.asdict(settings.guards).items():
+        if not is_threshold(threshold):
+            raise SettingsError(
+                f"{where}: guards.{name} is {threshold}; it must be 2 or more, or 0 to turn it off"
+            )
+    if settings.web.seconds <= 0:
+        raise SettingsError(f"{where}: web.seconds must be more than 0 seconds")
+    for folder in settings.readable():
+        if not Path(folder).is_absolute():
+            raise SettingsError(
+                f"{where}: sandbox.readable names {folder!r}; write the whole path, from / or ~"
+            )
+    for name, server in settings.mcp.servers.items():
+        _refuse_broken_server(name, server, where)
     _refuse_broken_checks(settings.checks, where)
+
+
+def _refuse_broken_server(name: str, server: ServerSettings, where: str) -> None:
+    place = f"{where}: mcp.servers.{name}"
+    if not SERVER_NAME.fullmatch(name):
+        raise SettingsError(
+            f"{place}: a server's name is 1 to 32 letters, digits, - or _, for tools carry it"
+        )
+    if bool(server.command) == bool(server.url):
+        what = "both a command and a url" if server.command else "neither a command nor a url"
+        raise SettingsError(f"{place} has {what}; give it one of the two")
+    if server.url and not server.url.startswith(("http://", "https://")):
+        raise SettingsError(f"{place}.url is {server.url!r}; it starts with http:// or https://")
+    if server.timeout <= 0:
+        raise SettingsError(f"{place}.timeout must be more than 0 seconds")
+    texts = (server.command, *server.args, *server.env, *server.env.values(), *server.headers.values())
+    if any("\0" in text for text in texts) or any("=" in key or not key for key in server.env):
+        raise SettingsError(
+            f"{place} holds a NUL, or a variable without a name: no program can be given that"
+        )
 
 
 def _refuse_broken_checks(checks: list[CheckSettings], where: str) -> None:
@@ -249,5 +345,9 @@ def _refuse_broken_checks(checks: list[CheckSettings], where: str) -> None:
         seen.add(check.id)
         if not check.command.strip():
             raise SettingsError(f"{where}: the check {check.id!r} has no command")
+        if "\0" in check.command:
+            raise SettingsError(
+                f"{where}: the command of the check {check.id!r} holds a NUL, which no shell takes"
+            )
         if check.timeout <= 0:
             raise SettingsError(f"{where}: the timeout of the check {check.id!r} must be more than 0 seconds")

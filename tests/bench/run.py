@@ -5,6 +5,7 @@ machine slows both. A ratio is held to its goal; the exit code is 1 when one is 
 """
 
 import argparse
+import asyncio
 import json
 import statistics
 import subprocess
@@ -21,7 +22,13 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS
+from stepfold.engine.capabilities.files import read_file
+from stepfold.engine.capabilities.sandbox import probe, run
+from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.core.goal_table import GOAL
+from stepfold.engine.models.scripted import Script
+from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.replay import verify
 from stepfold.events.codec import decode
 from stepfold.events.journal import Recorded
@@ -29,11 +36,17 @@ from stepfold.events.vocabulary import AnyEvent
 from stepfold.projections.outcome import outcome
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
-from tests.bench.workload import bare, persisted, steps_of
+from tests.bench.workload import bare, called, persisted, steps_of, through
 
 STEPS = 1_000
 SLACK = 1.3
 ONCE_MORE = 20_000
+GATED = 100
+LIFECYCLE_GOAL = 60.0
+"""Microseconds that the whole lifecycle of a call in this process may take beyond its own work."""
+
+SANDBOX_GOAL = 25_000.0
+"""Microseconds that `true` may take in the sandbox."""
 
 
 class Row(NamedTuple):
@@ -159,6 +172,33 @@ def triggering(rounds: int) -> Row:
     return Row("trigger of the table", "dispatch by a dict", ours, least, 3.5)
 
 
+def gating(folder: Path, rounds: int) -> Iterator[Row]:
+    """What the gates of a call take beside the work behind them, held to figures in microseconds."""
+    (folder / "notes.txt").write_text("one line\n")
+    workspace, ready = Workspace(folder), called("fs.read", {"path": "notes.txt"})
+    hands = GoalEffects(Script.parse(b""), folder, None, DEFAULT_LIMITS)
+
+    def lifecycle() -> float:
+        runs = [ready.clone() for _ in range(GATED)]
+        return microseconds(lambda: [through(run, hands) for run in runs], GATED)
+
+    def work() -> None:
+        for _ in range(GATED):
+            read_file({"path": "notes.txt"}, workspace)
+
+    ours, least = in_turn(2 * rounds + 1, lifecycle, lambda: microseconds(work, GATED))
+    yield Row("lifecycle of a native", "the native itself", ours, least, (least + LIFECYCLE_GOAL) / least)
+    found = probe()
+    if not found.backend:
+        return
+    ours, least = in_turn(
+        2 * rounds + 1,
+        lambda: microseconds(lambda: asyncio.run(run("true", workspace=workspace, backend=found.backend))),
+        lambda: microseconds(lambda: subprocess.run(["true"], check=True)),
+    )
+    yield Row(f"true in {found.backend}", "true", ours, least, SANDBOX_GOAL / least)
+
+
 def starting(rounds: int) -> Iterator[Row]:
     """The command line against a bare interpreter."""
     command = Path(sys.executable).with_name("stepfold")
@@ -183,6 +223,7 @@ def measured(rounds: int) -> list[Row]:
             on_disk(folder, rounds),
             *folding(folder, rounds),
             triggering(rounds),
+            *gating(folder, rounds),
             *starting(2 * rounds + 1),
         ]
 

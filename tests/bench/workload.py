@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import Raw
+from msgspec.structs import replace
 
+from stepfold.engine.capabilities.manifests import NATIVE
+from stepfold.engine.core.decide import decide
 from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.run_log import RunLog
 from stepfold.events.configuration import GoalConfig, Manifest
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import BLANK, ModelReplied, Observed, RunStarted, ToolReturned
 from stepfold.projections.effects import AskModel
+from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 
 LOOK = Manifest(
@@ -121,3 +126,30 @@ def bare(folder: Path, steps: list[Step]) -> None:
     os.fdatasync(file)
     os.close(file)
     database.close()
+
+
+def called(name: str, arguments: dict[str, Any]) -> Run:
+    """A run that is about to call a native: its action is taken, and the gates have not been asked."""
+    settings = GoalConfig(goal="look", manifests=NATIVE, memory=False)
+    load = json.dumps({"name": "capability_load", "arguments": {"names": [name]}})
+    call = json.dumps({"name": "capability_call", "arguments": {"capability": name, "arguments": arguments}})
+    run, replies = evolve(Run(), RunStarted(*BLANK, config=settings, engine="bench")), [call, load]
+    while run.state != "acting" or replies:
+        event = decide(run)
+        if event is None:
+            key = next(iter(run.due))
+            evolve(run, ModelReplied(1, "", run.seq, run.step, run.ts, key, text=replies.pop()))
+        else:
+            evolve(run, event)
+    return run
+
+
+def through(run: Run, hands: GoalEffects) -> None:
+    """The whole lifecycle of that call: its gates, its intent, its work, its landing, its fold."""
+    while run.state != "framing":
+        event = decide(run)
+        if event is None:
+            ((key, effect),) = run.due.items()
+            landing: Any = hands.perform(effect, run)
+            event = replace(landing, seq=run.seq, step=run.step, ts=run.ts, key=key)
+        evolve(run, event)

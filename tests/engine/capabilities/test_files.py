@@ -120,3 +120,8 @@ def test_patch_changes_the_match_and_not_a_byte_else(
     before, _, after = content.partition(old.encode())
     unix = before + new.encode() + after
     assert file.read_bytes().replace(b"\r\n", b"\n") == unix.replace(b"\r\n", b"\n")
+
+
+def test_the_store_of_runs_is_in_no_listing(hands: Any, project: Path) -> None:
+    (project / ".stepfold" / "runs").mkdir(parents=True)
+    assert hands("fs.list").content == "notes.txt\nsrc/"

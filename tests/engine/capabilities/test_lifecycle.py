@@ -206,3 +206,12 @@ def test_whatever_a_model_says_is_admitted_or_refused_with_a_reason(name: str, a
             again = admitted(known, json.loads(canonical))
             assert again.arguments == canonical
             assert not again.changed
+
+
+def test_the_policy_of_capabilities_judges_names_and_the_first_rule_wins() -> None:
+    rules = (Rule("deny", "fs.w*"), Rule("allow", "fs.*"))
+    assert admitted("fs.read", {"path": "a"}, tool_policy=rules)
+    denied = refused("fs_write", {"path": "a", "content": ""}, tool_policy=rules)
+    assert (denied.hop, "'fs.w*'" in denied.reason) == ("policy", True)
+    unlisted = refused("mcp.s.do_it", {}, tool_policy=rules)
+    assert "not among the allowed capabilities: fs.*" in unlisted.reason

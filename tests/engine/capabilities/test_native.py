@@ -6,6 +6,7 @@ from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.capabilities.native import IMMEDIATE, LASTING, call
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.events.vocabulary import BLANK, ToolErred
+from tests.engine.capabilities.conftest import Hands
 
 
 def test_every_manifest_has_one_handler() -> None:
@@ -59,3 +60,26 @@ def test_a_waived_sandbox_is_said_on_every_result(project: Path) -> None:
     context = CallContext(workspace=Workspace(project), sandbox="none")
     result = asyncio.run(run_command({"command": "echo hi"}, context))
     assert result.content == "sandbox=none\nexit_code=0\nhi\n"
+
+
+def test_a_command_that_no_kernel_takes_says_how_long_one_may_be(boxed: Any) -> None:
+    landed = boxed("shell.run", command="echo " + "x" * 3_000_000)
+    assert landed.error == "TooLong"
+    assert "3000005 bytes, and 120000 is the most" in landed.content
+    assert boxed("shell.run", command="true " + "x" * 119_000).error == ""
+
+
+def test_a_readable_folder_is_read_and_not_written(project: Path, sandbox: str, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "data.txt").write_text("shared data")
+    context = CallContext(workspace=Workspace(project), sandbox=sandbox, readable=(str(shared),))
+    hands = Hands(context)
+    assert "shared data" in hands("shell.run", command=f"cat {shared}/data.txt").content
+    assert hands("shell.run", command=f"echo x > {shared}/data.txt").error == "NonZeroExit"
+    assert (
+        "shared data"
+        not in Hands(CallContext(workspace=Workspace(project), sandbox=sandbox))(
+            "shell.run", command=f"cat {shared}/data.txt"
+        ).content
+    )

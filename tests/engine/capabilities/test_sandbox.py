@@ -212,3 +212,10 @@ def test_a_waived_sandbox_ends_a_command_whose_child_holds_the_pipe(project: Pat
     completed = ran("sleep 30 & echo hi", project, "none", timeout=15, limits=Limits())
     assert completed.exit_code == 0
     assert completed.output == b"hi\n"
+
+
+def test_a_command_out_of_time_may_clean_up_before_it_is_killed(project: Path, backend: str) -> None:
+    cleaning = "trap 'echo left > left; exit' TERM; while :; do sleep 0.05; done"
+    completed = ran(cleaning, project, backend, timeout=0.5)
+    assert completed.timed_out
+    assert (project / "left").read_text() == "left\n"

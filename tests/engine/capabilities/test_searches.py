@@ -63,3 +63,9 @@ def test_the_loop_goes_on_while_a_search_runs(
         return turns
 
     assert asyncio.run(both()) > 5
+
+
+def test_the_store_of_runs_is_not_searched_whoever_lists_the_files(boxed: Any, repository: Path) -> None:
+    (repository / ".stepfold" / "runs").mkdir(parents=True)
+    (repository / ".stepfold" / "runs" / "a.jsonl").write_text("answer")
+    assert boxed("fs.search", pattern="answer").content == "src/main.py:1: def answer():"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from stepfold.events.configuration import Retry
+from stepfold.events.configuration import Guards, Retry
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
@@ -69,6 +69,9 @@ LOOK = call("look", path="README.md")
 CHANGE = call("change", path="a.py")
 BIG = call("look", text="x" * 400)
 
+ALL_GUARDS = Guards(cycle=3, rejection=3, failure=3)
+NOT_FOUND = {"look": lambda arguments: ToolReturned(*BLANK, content="no such file", error="NotFound")}
+
 STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "finishes with evidence": played(SEARCH, LOAD, LOOK, CHANGE, VERIFY, FINISH),
     "finishes without any check": played(FINISH, **NO_CHECKS),
@@ -97,6 +100,11 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
             "look": lambda arguments: ToolReturned(*BLANK, content="no such file", error="NotFound"),
             "change": lambda arguments: RAISED,
         },
+    ),
+    "goes in a circle": played(LOAD, *[LOOK, SEARCH] * 9, guards=ALL_GUARDS, **NO_CHECKS),
+    "is rejected for the same reason": played(*[PROSE] * 9, guards=ALL_GUARDS),
+    "fails in the same way": played(
+        LOAD, LOOK, VERIFY, LOOK, SEARCH, LOOK, LOOK, guards=ALL_GUARDS, tools=NOT_FOUND
     ),
     "compacts": played(LOAD, *[BIG] * 12, VERIFY, FINISH, max_steps=20, context_window=900),
     "asks a person and is answered": told(

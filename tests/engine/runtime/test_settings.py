@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepfold.engine.capabilities.context import Network
 from stepfold.engine.runtime.settings import Settings, SettingsError, parse_settings, read_settings
-from stepfold.events.configuration import CheckSpec, Generation, Rule
+from stepfold.events.configuration import CheckSpec, Generation, Guards, Rule
 
 WHOLE = b"""
 [loop]
@@ -53,7 +54,16 @@ command = "files-server"
 args = ["--root", "."]
 [mcp.servers.web]
 url = "http://localhost:9000/mcp"
+env = {}
+headers = { Authorization = "Bearer $TOKEN" }
+timeout = 9
 [guards]
+cycle = 3
+[web]
+hosts = ["docs.example.org", "*.example.com"]
+seconds = 5
+[policy.tools]
+deny = ["mcp.web.*"]
 """
 
 
@@ -75,6 +85,11 @@ def test_a_whole_file_is_read_into_its_places() -> None:
     assert (settings.sandbox.backend, settings.sandbox.limits.processes) == ("landlock", 10)
     assert settings.sandbox.limits.cpu_seconds == Settings().sandbox.limits.cpu_seconds
     assert not settings.memory.enabled
+    assert settings.guards == Guards(cycle=3)
+    assert settings.web_limits() == Network(hosts=("docs.example.org", "*.example.com"), seconds=5.0)
+    assert settings.tool_rules() == (Rule("deny", "mcp.web.*"),)
+    assert [server.name for server in settings.servers()] == ["files", "web"]
+    assert settings.servers()[1].headers == (("Authorization", "Bearer $TOKEN"),)
     assert settings.mcp.servers["files"].args == ["--root", "."]
     assert settings.mcp.servers["web"].url == "http://localhost:9000/mcp"
 
@@ -96,7 +111,7 @@ def test_denials_are_asked_first() -> None:
         ("[policy.shell]\nalow = []\n", "unknown key 'alow' in [policy.shell]; did you mean 'allow'?"),
         ("[sandbox.limits]\nprocess = 1\n", "in [sandbox.limits]; did you mean 'processes'?"),
         ("[mcp.servers.x]\ncomand = ''\n", "in [mcp.servers.x]; did you mean 'command'?"),
-        ("[guards]\nrepeat = 2\n", "unknown key 'repeat' in [guards]; known: none"),
+        ("[guards]\nrepeat = 2\n", "unknown key 'repeat' in [guards]; did you mean 'rejection'?"),
         ("[[checks]]\nid = 'a'\ncommand = 'b'\ntimout = 1\n", "in [checks]; did you mean 'timeout'?"),
     ],
 )
@@ -174,3 +189,27 @@ def _value(value: Any) -> str:
             return "[" + ", ".join(_value(inner) for inner in value) + "]"
         case _:
             return repr(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[checks]]\nid = "a"\ncommand = "true\\u0000"\n', "the check 'a' holds a NUL"),
+        ("[guards]\ncycle = 1\n", "guards.cycle is 1; it must be 2 or more, or 0"),
+        ("[guards]\nfailure = -2\n", "guards.failure is -2"),
+        ("[web]\nseconds = 0\n", "web.seconds must be more than 0"),
+        ("[web]\nbytes_limit = 0\n", "web.bytes_limit is 0"),
+        ('[sandbox]\nreadable = ["data"]\n', "sandbox.readable names 'data'; write the whole path"),
+        ("[mcp.servers.x]\n", "mcp.servers.x has neither a command nor a url"),
+        ('[mcp.servers.x]\ncommand = "a"\nurl = "http://b"\n', "has both a command and a url"),
+        ('[mcp.servers.x]\nurl = "ftp://b"\n', "it starts with http:// or https://"),
+        ('[mcp.servers."a.b"]\ncommand = "a"\n', "letters, digits, - or _"),
+        ('[mcp.servers.x]\ncommand = "a"\ntimeout = 0\n', "timeout must be more than 0"),
+        ('[mcp.servers.x]\ncommand = "a"\nargs = ["\\u0000"]\n', "holds a NUL"),
+    ],
+)
+def test_what_no_run_could_use_is_refused_when_it_is_read(text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(text.encode())
+
+    assert said in str(refused.value)

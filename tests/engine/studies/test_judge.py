@@ -11,7 +11,8 @@ from stepfold.engine.studies.judge import Ending, judge
 from stepfold.events.configuration import GoalConfig, HarnessConfig
 from tests.engine.core.stories import STORIES
 from tests.engine.studies.logs import LOGS, of_kind, tools_run
-from tests.house import recorded
+from tests.house import PROSE, Hands, play, recorded
+from tests.house import config as settings_of
 
 EVERY_FIXTURE = pytest.mark.parametrize("name", LOGS)
 CAPPED = [name for name, log in LOGS.items() if of_kind(log, "GuardTripped")]
@@ -152,3 +153,20 @@ def test_no_value_makes_a_traceback(key: str, value: str) -> None:
             assert type(changed(config, [f"{key}={value}"])) is type(config)
         except ChangeError as error:
             assert str(error).startswith("--set ")
+
+
+def test_a_guard_that_was_off_would_have_ended_a_run_that_went_in_circles() -> None:
+    records = recorded(play(settings_of(max_steps=12), Hands([PROSE] * 12))[1])
+
+    found = judge(records, ["guards.rejection=4"])
+
+    assert found.recorded == Ending("missing_evidence", 12)
+    assert found.would == Ending("failed", 4, "rejection_repeats")
+
+
+@pytest.mark.parametrize("setting", ["guards.cycle=1", "guards.cycle=-3", "guards.cycle=often"])
+def test_a_threshold_that_makes_no_sense_is_refused(setting: str) -> None:
+    records = recorded(play(settings_of(max_steps=2), Hands([PROSE] * 2))[1])
+
+    with pytest.raises(ChangeError, match="--set "):
+        judge(records, [setting])

@@ -1,0 +1,89 @@
+"""How a goal run notices that it goes nowhere: what the optional guards count, a bounded state a step."""
+
+import re
+
+from stepfold.events.configuration import GoalConfig
+from stepfold.events.vocabulary import ToolCompleted, ToolFailed, ToolReturned
+from stepfold.projections.digest import digest_of
+from stepfold.projections.state import Action, GoalState, Run
+
+LONGEST_CYCLE = 6
+CALLS_AT_MOST = 8
+"""How many different failing calls are counted at a time."""
+
+GUARDS = {
+    "cycle_repeats": "the run went in a circle: the same steps with the same results, over and over",
+    "rejection_repeats": "the same reply was rejected for the same reason, over and over",
+    "failure_repeats": "the same call failed in the same way, over and over",
+}
+"""The guards that fail a run, and what a person reads then."""
+
+_DURATION = re.compile(r"\d+(?:\.\d+)?\s?(?:ms|s|sec|secs|seconds?)\b")
+"""Test runners print how long they took: two runs with one result would differ by that alone."""
+
+
+def rejected(run: Run, *what: str) -> None:
+    """The step ends in a rejection, which is like another one when all of `what` is."""
+    if isinstance(run.config, GoalConfig) and run.config.guards.rejection:
+        run.goal.rejection = digest_of("\x1f".join(what))
+
+
+def call_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
+    """Count a failing call by what it was and how it failed; a success that may have helped clears all."""
+    if not isinstance(run.config, GoalConfig) or not run.config.guards.failure or not run.slots:
+        return
+    slot, goal = run.slots[0], run.goal
+    call = digest_of(f"{slot.name}\x1f{slot.arguments!r}")
+    if not event.error:
+        manifest = run.manifests.get(slot.name)
+        if manifest is None or manifest.mutates:
+            goal.failures = {}
+        goal.failures.pop(call, None)
+        return
+    text = slot.landed.content if isinstance(slot.landed, ToolReturned) else ""
+    result = _digest(f"{event.error}\x1f{text}")
+    before, count = goal.failures.pop(call, ("", 0))
+    goal.failures[call] = (result, count + 1 if before == result else 1)
+    while len(goal.failures) > CALLS_AT_MOST:
+        del goal.failures[next(iter(goal.failures))]
+
+
+def step_ended(run: Run, observation: str) -> None:
+    """A step's observation is whole: compare it with those before."""
+    config, goal = run.config, run.goal
+    if not isinstance(config, GoalConfig):
+        return
+    if config.guards.rejection:
+        same = goal.rejection and goal.rejection == goal.last_rejection
+        goal.rejections = goal.rejections + 1 if same else int(bool(goal.rejection))
+        goal.last_rejection, goal.rejection = goal.rejection, ""
+    if config.guards.cycle:
+        _compare(goal, _step_digest(goal.action, observation))
+
+
+def _compare(goal: GoalState, step: str) -> None:
+    """For each period, how many steps in a row have been like the one a period before."""
+    steps, runs = goal.last_steps, goal.cycle_runs or (0,) * LONGEST_CYCLE
+    goal.cycle_runs = tuple(
+        runs[period - 1] + 1 if len(steps) >= period and steps[-period] == step else 0
+        for period in range(1, LONGEST_CYCLE + 1)
+    )
+    goal.last_steps = (*steps, step)[-LONGEST_CYCLE:]
+
+
+def rounds_of(goal: GoalState) -> int:
+    """How often the last steps have gone round the cycle that they went round most often.
+
+    A cycle has two to six steps; one step over and over is a cycle of two equal ones.
+    """
+    runs = goal.cycle_runs
+    return max((runs[period - 1] // period + 1 for period in range(2, len(runs) + 1)), default=1)
+
+
+def _step_digest(action: Action | None, observation: str) -> str:
+    said = f"{action.name}\x1f{action.arguments}" if action is not None else ""
+    return _digest(f"{said}\x1f{observation}")
+
+
+def _digest(text: str) -> str:
+    return digest_of(_DURATION.sub("", text))
