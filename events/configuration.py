@@ -89,6 +89,7 @@ class GoalConfig(
 
     `wording` is the version of the engine's own sentences (transcript, framing, repair): a fold
     renders them by the version a run was made with, so that new wording never rewrites an old run.
+    `depth` counts the runs above a worker's, and at `worker_depth` a run may dispatch none itself.
     """
 
     goal: str
@@ -98,6 +99,8 @@ class GoalConfig(
     max_steps: int = 12
     model_request_timeout: float = 120.0
     worker_slots: int = 0
+    worker_depth: int = 0
+    depth: int = 0
     context_window: int = 262_000
     verification: Literal["commands", "manual"] = "commands"
     checks: tuple[CheckSpec, ...] = ()

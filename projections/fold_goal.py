@@ -26,12 +26,15 @@ from stepfold.events.vocabulary import (
     RunResumed,
     ToolCall,
     ToolCompleted,
+    ToolErred,
     ToolFailed,
     ToolRejected,
+    ToolReturned,
+    ToolStarted,
     UserAnswered,
     UserAsked,
 )
-from stepfold.projections import transcript
+from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
@@ -39,6 +42,9 @@ from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot
 
 LISTEN = "user"
 """The key of the effect that waits for a person."""
+
+WORKER = "worker_dispatch"
+"""The name of the calls that a worker answers: a run of its own."""
 
 COMPACTED_LINE_CHARACTERS = 200
 
@@ -184,16 +190,41 @@ def _said(action: Action | None) -> _Said:
         return _Said()
 
 
-def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
-    """The result is observed; a call that changes the workspace makes older evidence stale."""
-    if not run.slots:
+def tool_started(run: Run, event: ToolStarted) -> None:
+    """A call is due. A worker's may go on beside the steps that follow."""
+    fold_shared.tool_started(run, event)
+    if event.name != WORKER:
         return
-    slot = run.slots[0]
+    goal = run.goal
+    goal.workers += run.slots
+    run.slots = []
+    if config_of(run).worker_slots > 1:
+        goal.transcript.append(transcript.dispatched_line(event.call_id))
+
+
+def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
+    """The result is observed; a call that changes the workspace makes older evidence stale.
+
+    A worker counts as one that does, for its calls are not in this log.
+    """
+    slot = fold_shared.slot_of(run, event.key)
+    if slot is None:
+        return
+    goal = run.goal
     run.due.pop(slot.key, None)
     manifest = run.manifests.get(slot.name)
-    if manifest is not None and manifest.mutates:
-        run.goal.mutations += 1
-    run.goal.transcript.append(transcript.result_lines(slot.name, slot.landed, event.error))
+    if slot.name == WORKER or (manifest is not None and manifest.mutates):
+        goal.mutations += 1
+    lines = transcript.result_lines(slot.name, slot.landed, event.error)
+    goal.transcript.append(lines)
+    if slot.name != WORKER:
+        return
+    goal.workers.remove(slot)
+    if isinstance(slot.landed, ToolReturned | ToolErred):
+        run.usage = run.usage.plus_child(slot.landed.child)
+    if goal.pending is None:
+        # No call of this step will carry it to the model: it landed while the run waited for a person.
+        run.history.append(Message("user", lines))
 
 
 def check_started(run: Run, event: CheckStarted) -> None:

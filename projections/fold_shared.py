@@ -146,8 +146,8 @@ def tool_landed(run: Run, event: ToolReturned | ToolErred | EffectLost) -> None:
 
 
 def slot_of(run: Run, key: str) -> Slot | None:
-    """The call of this turn with that key."""
-    for slot in run.slots:
+    """The call with that key: one of this turn, or of a worker that an earlier one dispatched."""
+    for slot in (*run.slots, *run.goal.workers):
         if slot.key == key:
             return slot
     return None

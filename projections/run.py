@@ -50,6 +50,7 @@ SHARED: Reducers = {
 }
 
 GOAL: Reducers = {
+    v.ToolStarted: goal.tool_started,
     v.ToolCompleted: goal.tool_ended,
     v.ToolFailed: goal.tool_ended,
     v.ProfileInferred: goal.profile_inferred,

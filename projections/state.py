@@ -185,7 +185,7 @@ class HarnessState(Accumulator):
 
 
 class GoalState(Accumulator):
-    """What only the strict goal loop needs."""
+    """What only the strict goal loop needs. `workers` are the calls whose workers have not been collected."""
 
     __slots__ = (
         "action",
@@ -212,6 +212,7 @@ class GoalState(Accumulator):
         "texts",
         "transcript",
         "verdict",
+        "workers",
     )
 
     def __init__(self) -> None:
@@ -239,6 +240,7 @@ class GoalState(Accumulator):
         self.verdict = ""
         self.summary = ""
         self.answer: str | None = None
+        self.workers: list[Slot] = []
 
 
 class Run(Accumulator):

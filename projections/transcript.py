@@ -77,6 +77,11 @@ def result_lines(name: str, landed: ToolReturned | ToolErred | EffectLost | None
             return f"{name} failed ({error})"
 
 
+def dispatched_line(call_id: str) -> str:
+    """That a worker is at work while the run goes on."""
+    return f"worker_dispatch: the worker of {call_id} has started; its outcome follows when it ends"
+
+
 def evidence_lines(check_id: str, landed: CheckReturned | EffectLost | None) -> str:
     """What a check showed; the output only where it failed."""
     match landed:

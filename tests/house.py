@@ -81,6 +81,7 @@ LOAD = load("look", "change")
 VERIFY = action("verify")
 FINISH = action("finish", summary="all done")
 ASK = action("ask_user", question="which parser?")
+WORKERS: dict[str, Any] = {"worker_slots": 1, "worker_depth": 1, "checks": ()}
 REMEMBER = action("memory_write", text="tests live in tests/")
 WORKER = action("worker_dispatch", task="count the tests")
 PROSE = "I think we should look first."

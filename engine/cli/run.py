@@ -132,6 +132,7 @@ def loop_of(
         max_steps=max_steps or settings.loop.max_steps,
         model_request_timeout=settings.loop.model_request_timeout,
         worker_slots=settings.loop.worker_slots,
+        worker_depth=settings.loop.worker_depth,
         context_window=settings.loop.context_window,
         checks=settings.check_specs() or None,
         profile=profile or settings.loop.profile,

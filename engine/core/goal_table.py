@@ -35,6 +35,13 @@ STATES = (
 
 ROWS = (
     emits("infer", "auto", "opening", v.ProfileInferred, emit.profile, to="framing"),
+    # Workers, whose outcomes are collected at the next step, or where something waits for them.
+    emits("collect", "any", "framing acting closing", v.ToolCompleted, emit.worker_completed, when=[g.worker_returned]),
+    emits("collect_failed", "any", "framing acting closing", v.ToolFailed, emit.worker_failed, when=[g.worker_failed]),
+    emits("cancel_worker", "auto", "framing closing", v.ToolFailed, emit.worker_cancelled, when=[g.cancel_requested, g.workers_open]),
+    emits("drop_worker", "auto", "closing", v.ToolFailed, emit.worker_cancelled, when=[g.workers_open]),
+    rests("await_slot", "auto", "framing", when=[g.slots_taken]),
+    rests("await_last", "auto", "framing", when=[g.workers_open, g.context_unbuilt, g.steps_spent]),
     # The top of a step, in this order whatever arm came before.
     emits("flush", "auto", "framing closing", v.ObservationRecorded, emit.observation, when=[g.observation_pending]),
     emits("cancel", "auto", "framing closing", v.RunFinished, always(v.RunFinished, status="cancelled"), to="cancelled", when=[g.cancel_requested]),
@@ -54,13 +61,16 @@ ROWS = (
     emits("accept", "accepted", "validating", v.ActionParsed, emit.accepted, to="acting"),
     # The eight arms.
     silent("drop_action", "any", "acting", "closing", when=[g.cancel_requested]),
+    rests("await_workers", "verify finish ask_user", "acting", when=[g.workers_open]),
+    rests("await_before_escalating", "capability_search", "acting", when=[g.workers_open, g.action_repeats]),
     emits("escalate", "capability_search", "acting", v.GuardTripped, always(v.GuardTripped, guard="search_repeats"), to="escalating", when=[g.action_repeats, g.checks_missing]),
     emits("search_ends", "capability_search", "acting", v.FinishAccepted, emit.finish_accepted("search_repeats"), to="closing", when=[g.action_repeats, g.checks_configured, g.evidence_complete]),
     emits("search", "capability_search", "acting", v.CapabilitiesFound, emit.found, to="framing"),
     emits("load", "capability_load", "acting", v.CapabilitiesLoaded, emit.loaded, to="framing"),
     emits("reject_call", "capability_call", "acting", v.ToolRejected, emit.call_rejected, to="framing", when=[g.call_refused]),
     emits("call", "capability_call", "acting", v.ToolStarted, emit.call, to="calling"),
-    emits("refuse_worker", "worker_dispatch", "acting", v.ToolRejected, emit.worker_refused, to="framing"),
+    emits("refuse_worker", "worker_dispatch", "acting", v.ToolRejected, emit.worker_refused, to="framing", when=[g.no_worker_free]),
+    emits("dispatch", "worker_dispatch", "acting", v.ToolStarted, emit.dispatch, to="framing"),
     emits("hand_back", "verify", "acting", v.GuardTripped, always(v.GuardTripped, guard="verify_repeats"), to="closing", when=[g.action_repeats, g.has_no_automatic_verifier_evidence]),
     emits("verify", "verify", "acting", v.CheckStarted, emit.check_started, to="verifying", when=[g.check_left]),
     emits("verify_nothing", "verify", "acting", v.ChecksJudged, emit.judged, to="framing"),

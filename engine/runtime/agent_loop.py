@@ -18,19 +18,29 @@ from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.ending import drive_to_the_end
 from stepfold.engine.runtime.fork import Branch, branch_off
 from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
-from stepfold.engine.runtime.reopen import reopen, take_up
+from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
 from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed
-from stepfold.projections.fold_goal import LISTEN
+from stepfold.events.vocabulary import (
+    BLANK,
+    CancelRequested,
+    RunStarted,
+    SandboxProbed,
+    ToolErred,
+    ToolReturned,
+)
+from stepfold.projections.effects import CallTool
 from stepfold.projections.outcome import LoopOutcome, outcome
+from stepfold.projections.run import fold
 from stepfold.projections.state import Run
 
 
@@ -51,6 +61,7 @@ class AgentLoop:
         max_steps: int = 12,
         model_request_timeout: float = 120.0,
         worker_slots: int = 0,
+        worker_depth: int = 1,
         context_window: int = 262_000,
         verification: Literal["commands", "manual"] = "commands",
         checks: Sequence[CheckSpec] | None = None,
@@ -78,6 +89,7 @@ class AgentLoop:
             max_steps=max_steps,
             model_request_timeout=model_request_timeout,
             worker_slots=worker_slots,
+            worker_depth=worker_depth if worker_slots else 0,
             context_window=context_window,
             verification=verification,
             checks=_checks_of(self.project) if checks is None else tuple(checks),
@@ -118,6 +130,7 @@ class AgentLoop:
         """
         # Opening a log makes its file, so who asks for a run that never was must not get that far.
         found = self.store.find(run_id)
+        refuse_ended(fold(record.event for record in read_log(self.store.path_of(found)).records))
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(found)
@@ -127,14 +140,18 @@ class AgentLoop:
         return asyncio.run(interruptible())
 
     async def _resume(self, effects: LiveEffects, answer: str | None) -> LoopOutcome:
+        try:
+            return await self._go_on(effects, answer)
+        finally:
+            await _close(self.model)
+
+    async def _go_on(self, effects: LiveEffects, answer: str | None) -> LoopOutcome:
         with self._log(effects) as log:
-            recorded = log.recorded()
-            reopened = reopen(recorded, log)
-            if LISTEN in reopened.run.due and answer is None:
+            reopened = reopen(log.recorded(), log)
+            if answer is None and rests(reopened.run):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)
-            found = probe(self._sandbox)
-            effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
+            self._push_probe(effects)
             return await self._drive(reopened.run, effects, log)
 
     def fork(
@@ -170,17 +187,39 @@ class AgentLoop:
 
     def _effects(self, run_id: str) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
-        hands = GoalEffects(self.model, self.project, memory, self._limits)
+        hands = GoalEffects(self.model, self.project, memory, self._limits, self._work)
         return LiveEffects(hands.perform, run_id=run_id)
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
-        found = probe(self._sandbox)
-        config = replace(self._config, goal=goal)
-        effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
-        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
+        try:
+            return await self._begin(replace(self._config, goal=goal), effects)
+        finally:
+            await _close(self.model)
+
+    async def _begin(
+        self, config: GoalConfig, effects: LiveEffects, parent: str = "", parent_call: str = ""
+    ) -> LoopOutcome:
+        effects.push(
+            RunStarted(
+                *BLANK, config=config, engine=version("stepfold"), parent=parent, parent_call=parent_call
+            )
+        )
+        self._push_probe(effects)
         with self._log(effects) as log:
             log.begin()
             return await self._drive(Run(), effects, log)
+
+    async def _work(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
+        """Run a worker, or go on with one whose parent was taken up again; its log is its own."""
+        effects = self._effects(worker_id(run, effect))
+        if self.store.holds(effects.run_id):
+            return landing_of(await self._go_on(effects, None), effect)
+        config = worker_config(run, effect)
+        return landing_of(await self._begin(config, effects, run.run_id, effect.call_id), effect)
+
+    def _push_probe(self, effects: LiveEffects) -> None:
+        found = probe(self._sandbox)
+        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
 
     def _log(self, effects: LiveEffects) -> RunLog:
         log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
@@ -188,11 +227,13 @@ class AgentLoop:
         return log
 
     async def _drive(self, run: Run, effects: LiveEffects, log: RunLog) -> LoopOutcome:
+        def cancel(reason: str) -> None:
+            effects.push(CancelRequested(*BLANK, reason=reason))
+
         try:
-            await drive(run, effects, log)
+            await drive_to_the_end(run, effects, log, cancel)
         finally:
             await effects.close()
-            await _close(self.model)
         return outcome(run)
 
 
@@ -209,7 +250,7 @@ async def _close(model: Model) -> None:
 
 @contextmanager
 def _interrupts(effects: LiveEffects) -> Iterator[None]:
-    """Ctrl-C and SIGTERM become a cancel in the mailbox; a second one falls back to Python's own."""
+    """Ctrl-C, SIGTERM and SIGHUP become a cancel in the mailbox; a second one falls back to Python's own."""
     loop = asyncio.get_running_loop()
 
     def cancel(number: int) -> None:
@@ -217,7 +258,7 @@ def _interrupts(effects: LiveEffects) -> Iterator[None]:
         loop.remove_signal_handler(number)
 
     handled = []
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         try:
             loop.add_signal_handler(number, cancel, number)
             handled.append(number)

@@ -43,6 +43,7 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.context_window": _field("context_window"),
     "loop.model_request_timeout": _field("model_request_timeout"),
     "loop.worker_slots": _field("worker_slots"),
+    "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
     "model.mode": _generation("mode"),
     "model.temperature": _generation("temperature"),

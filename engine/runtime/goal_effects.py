@@ -1,7 +1,7 @@
 """The hands of a goal run: which adapter carries out which effect."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,21 @@ HITS_AT_MOST = 3
 """How many memories of earlier runs enter the framing."""
 
 
+Dispatch = Callable[[CallTool, Run], Awaitable[Landing]]
+"""Runs a worker to its end."""
+
+
 class GoalEffects:
     """Carries out the effects of goal runs of one project."""
 
-    def __init__(self, model: Model, project: Path, memory: Memory | None, limits: Limits) -> None:
+    def __init__(
+        self, model: Model, project: Path, memory: Memory | None, limits: Limits, dispatch: Dispatch
+    ) -> None:
         self._model = model
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
+        self._dispatch = dispatch
         self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
@@ -54,6 +61,8 @@ class GoalEffects:
                 return self._ask(effect, run)
             case CallTool(name="memory_write"):
                 return self._remember(effect, run)
+            case CallTool(name="worker_dispatch"):
+                return self._dispatch(effect, run)
             case CallTool():
                 return self._call(effect, run)
             case RunCheck():

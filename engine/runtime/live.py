@@ -31,6 +31,7 @@ from stepfold.projections.effects import (
     RunCheck,
     Wait,
 )
+from stepfold.projections.fold_goal import WORKER
 from stepfold.projections.state import Run, microseconds
 
 Landing = ObservedEvent
@@ -204,7 +205,12 @@ def _listens(run: Run) -> bool:
 
 
 def runs_once(effect: CallTool, run: Run) -> bool:
-    """Whether a call may not be repeated on suspicion. A tool without a manifest is taken to be one."""
+    """Whether a call may not be repeated on suspicion. A tool without a manifest is taken to be one.
+
+    A worker has a log of its own, which tells what it had done: to call it again is to go on with it.
+    """
+    if effect.name == WORKER:
+        return False
     manifest = run.manifests.get(effect.name)
     return manifest is None or manifest.idempotency == "once"
 

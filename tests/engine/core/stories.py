@@ -18,6 +18,7 @@ from stepfold.events.vocabulary import (
 )
 from tests.house import (
     ASK,
+    CHECKS,
     FINISH,
     LOAD,
     PROSE,
@@ -25,6 +26,7 @@ from tests.house import (
     SEARCH,
     VERIFY,
     WORKER,
+    WORKERS,
     Hands,
     Story,
     action,
@@ -86,6 +88,23 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "repeats a search with nothing to verify": played(SEARCH, SEARCH, FINISH, **NO_CHECKS),
     "calls what is not loaded, and workers": played(LOOK, call("nine"), WORKER, max_steps=3),
     "loads what is not there": played(load("nine", "look", "look"), LOOK, VERIFY, FINISH),
+    "hands a task to a worker": told(WORKER, RETURNED, FINISH, **WORKERS),
+    "has two workers, and finishes when both have": told(
+        WORKER, WORKER, (RETURNED,), FINISH, RETURNED, **WORKERS | {"worker_slots": 2}
+    ),
+    "asks for a worker of a kind that is not": told(
+        action("worker_dispatch", task="count", profile="nine"), FINISH, **WORKERS
+    ),
+    "loses a worker": told(WORKER, LOST, FINISH, **WORKERS),
+    "a worker raises": told(WORKER, RAISED, FINISH, **WORKERS),
+    "is cancelled while a worker works": told(WORKER, CANCEL, **WORKERS),
+    "fails while a worker works": told(WORKER, erred(retryable=False), **WORKERS | {"worker_slots": 2}),
+    "uses up its steps while a worker works": told(
+        WORKER, RETURNED, **WORKERS | {"worker_slots": 2, "max_steps": 1}
+    ),
+    "repeats a search while a worker works": told(
+        WORKER, SEARCH, SEARCH, RETURNED, PASSED, PASSED, **WORKERS | {"worker_slots": 2, "checks": CHECKS}
+    ),
     "remembers": played(REMEMBER, VERIFY, FINISH, memory=True),
     "tools err and raise": played(
         LOAD,
