@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -141,18 +141,20 @@ class AgentLoop:
 
     async def _resume(self, effects: LiveEffects, answer: str | None) -> LoopOutcome:
         try:
-            return await self._go_on(effects, answer)
+            return await self._go_on(effects, answer, _never)
         finally:
             await _close(self.model)
 
-    async def _go_on(self, effects: LiveEffects, answer: str | None) -> LoopOutcome:
+    async def _go_on(
+        self, effects: LiveEffects, answer: str | None, given_up: Callable[[], bool]
+    ) -> LoopOutcome:
         with self._log(effects) as log:
             reopened = reopen(log.recorded(), log)
             if answer is None and rests(reopened.run):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)
             self._push_probe(effects)
-            return await self._drive(reopened.run, effects, log)
+            return await self._drive(reopened.run, effects, log, given_up)
 
     def fork(
         self, run_id: str | Path, *, at: int, changes: Sequence[str] = (), reply: str | None = None
@@ -192,12 +194,18 @@ class AgentLoop:
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
         try:
-            return await self._begin(replace(self._config, goal=goal), effects)
+            return await self._begin(replace(self._config, goal=goal), effects, _never)
         finally:
             await _close(self.model)
 
     async def _begin(
-        self, config: GoalConfig, effects: LiveEffects, parent: str = "", parent_call: str = ""
+        self,
+        config: GoalConfig,
+        effects: LiveEffects,
+        given_up: Callable[[], bool],
+        *,
+        parent: str = "",
+        parent_call: str = "",
     ) -> LoopOutcome:
         effects.push(
             RunStarted(
@@ -207,15 +215,20 @@ class AgentLoop:
         self._push_probe(effects)
         with self._log(effects) as log:
             log.begin()
-            return await self._drive(Run(), effects, log)
+            return await self._drive(Run(), effects, log, given_up)
 
     async def _work(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
         """Run a worker, or go on with one whose parent was taken up again; its log is its own."""
         effects = self._effects(worker_id(run, effect))
+
+        def given_up() -> bool:
+            return effect.key not in run.due
+
         if self.store.holds(effects.run_id):
-            return landing_of(await self._go_on(effects, None), effect)
+            return landing_of(await self._go_on(effects, None, given_up), effect)
         config = worker_config(run, effect)
-        return landing_of(await self._begin(config, effects, run.run_id, effect.call_id), effect)
+        ended = await self._begin(config, effects, given_up, parent=run.run_id, parent_call=effect.call_id)
+        return landing_of(ended, effect)
 
     def _push_probe(self, effects: LiveEffects) -> None:
         found = probe(self._sandbox)
@@ -226,15 +239,22 @@ class AgentLoop:
         effects.before_once = log.sync
         return log
 
-    async def _drive(self, run: Run, effects: LiveEffects, log: RunLog) -> LoopOutcome:
+    async def _drive(
+        self, run: Run, effects: LiveEffects, log: RunLog, given_up: Callable[[], bool]
+    ) -> LoopOutcome:
         def cancel(reason: str) -> None:
             effects.push(CancelRequested(*BLANK, reason=reason))
 
         try:
-            await drive_to_the_end(run, effects, log, cancel)
+            await drive_to_the_end(run, effects, log, cancel, given_up)
         finally:
             await effects.close()
         return outcome(run)
+
+
+def _never() -> bool:
+    """A task of a run's own may be cut off, and the run resumed; only Ctrl-C and its like end it."""
+    return False
 
 
 def _checks_of(project: Path) -> tuple[CheckSpec, ...]:

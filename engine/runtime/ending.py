@@ -7,18 +7,31 @@ from stepfold.engine.runtime.drive import Effects, EventLog, drive
 from stepfold.projections.state import Run
 
 
-async def drive_to_the_end(run: Run, effects: Effects, log: EventLog, cancel: Callable[[str], None]) -> None:
+def _always() -> bool:
+    return True
+
+
+async def drive_to_the_end(
+    run: Run,
+    effects: Effects,
+    log: EventLog,
+    cancel: Callable[[str], None],
+    given_up: Callable[[], bool] = _always,
+) -> None:
     """Drive a run. When this task is cancelled, `cancel` asks the run for its end, which is awaited.
 
-    Raises CancelledError then, once the run has ended.
+    Where `given_up` says no, only this process's part of the run is over: its log is left open, to be
+    resumed. Raises CancelledError then, once nothing of the run goes on.
     """
     driving = asyncio.create_task(drive(run, effects, log))
     try:
         await asyncio.shield(driving)
     except asyncio.CancelledError:
-        if not driving.done():
+        if not given_up():
+            driving.cancel()
+        elif not driving.done():
             cancel("the task was cancelled")
-            await _patiently(driving)
+        await _patiently(driving)
         raise
 
 

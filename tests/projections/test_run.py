@@ -128,16 +128,22 @@ def hands_for(script: Sequence[Any], codes: dict[str, int | None]) -> Hands:
 
 def pairs_are_whole(events: Sequence[v.AnyEvent]) -> None:
     open_names: dict[str, str] = {}
+    workers: set[str] = set()
     for event in events:
         name = type(event).__name__
         subject = getattr(event, "call_id", "") or getattr(event, "check_id", "")
         if name in PARTNERS:
-            assert name not in open_names, "one of a sort at a time"
-            open_names[name] = subject
+            worker = getattr(event, "name", "") == "worker_dispatch"
+            workers |= {subject} if worker else set()
+            assert worker or name not in open_names, "one of a sort at a time, but for workers"
+            open_names |= {} if worker else {name: subject}
         for started, ends in PARTNERS.items():
-            if name in ends:
+            if name in ends and subject in workers:
+                workers.remove(subject)
+            elif name in ends:
                 assert open_names.pop(started) == subject
     assert not open_names
+    assert not workers
 
 
 def observations_are_paired(events: Sequence[v.AnyEvent]) -> None:
