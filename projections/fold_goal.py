@@ -5,8 +5,12 @@ from msgspec import Raw, Struct
 
 from stepfold.events.configuration import CheckSpec, GoalConfig
 from stepfold.events.vocabulary import (
+    NULL,
     ActionParsed,
     ActionRejected,
+    ApprovalAnswered,
+    ApprovalAsked,
+    CallUndone,
     CapabilitiesFound,
     CapabilitiesLoaded,
     CheckReturned,
@@ -31,12 +35,14 @@ from stepfold.events.vocabulary import (
     ToolRejected,
     ToolReturned,
     ToolStarted,
+    TurnEnded,
     UserAnswered,
     UserAsked,
+    UserLoaded,
 )
 from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
-from stepfold.projections.effects import Listen, RecallMemory, RunCheck
+from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
 from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot
 
@@ -165,7 +171,27 @@ def capabilities_loaded(run: Run, event: CapabilitiesLoaded) -> None:
 
 def tool_rejected(run: Run, event: ToolRejected) -> None:
     """The call did not run."""
+    run.goal.approval = None
+    if run.slots:
+        run.due.pop(approval_key(run.slots[0]), None)
     run.goal.transcript.append(transcript.refused_line(event.name, event.hop, event.reason))
+
+
+def approval_key(slot: Slot) -> str:
+    """The key of the question whether a call may run."""
+    return f"approval:{slot.key.removeprefix('tool:')}"
+
+
+def approval_asked(run: Run, event: ApprovalAsked) -> None:
+    """The call waits for a person's yes."""
+    written = run.slots[0].arguments if run.slots else b"{}"
+    arguments = written if event.arguments is NULL else bytes(event.arguments)
+    run.due[event.key] = AskApproval(event.key, event.name, event.rule, arguments)
+
+
+def approval_answered(run: Run, event: ApprovalAnswered) -> None:
+    """The answer waits to be taken up."""
+    run.goal.approval = event
 
 
 def called(action: Action) -> tuple[str, bytes]:
@@ -193,6 +219,7 @@ def _said(action: Action | None) -> _Said:
 def tool_started(run: Run, event: ToolStarted) -> None:
     """A call is due. A worker's may go on beside the steps that follow."""
     fold_shared.tool_started(run, event)
+    run.goal.approval = None
     if event.name != WORKER:
         return
     goal = run.goal
@@ -215,6 +242,7 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
     manifest = run.manifests.get(slot.name)
     if slot.name == WORKER or (manifest is not None and manifest.mutates):
         goal.mutations += 1
+        goal.changes.append((slot.key, slot.name))
     lines = transcript.result_lines(slot.name, slot.landed, event.error)
     goal.transcript.append(lines)
     if slot.name != WORKER:
@@ -274,6 +302,8 @@ def guard_tripped(run: Run, event: GuardTripped) -> None:
             run.goal.transcript.append(transcript.VERIFY_GUARD)
         case "search_repeats":
             run.goal.transcript.append(transcript.SEARCH_GUARD)
+        case "turn_spent":
+            run.goal.summary = f"all {config_of(run).max_steps} steps of this turn are used up"
         case "steps_spent":
             run.status = "step_cap"
 
@@ -290,6 +320,30 @@ def finish_accepted(run: Run, event: FinishAccepted) -> None:
 def finish_rejected(run: Run, event: FinishRejected) -> None:
     """The model reads which checks are unmet."""
     run.goal.transcript.append(transcript.finish_rejected_line(event.unmet))
+
+
+def turn_ended(run: Run, event: TurnEnded) -> None:
+    """The summary is what the person reads."""
+    goal = run.goal
+    goal.summary = _said(goal.action).summary
+    goal.transcript.append(f"answered: {goal.summary}")
+
+
+def user_loaded(run: Run, event: UserLoaded) -> None:
+    """What the person loaded may be called, as far as it exists."""
+    names = [name for name in event.names if name in run.manifests]
+    run.goal.loaded.update(dict.fromkeys(names))
+    run.goal.transcript.append(f"user loaded: {', '.join(names)}")
+
+
+def call_undone(run: Run, event: CallUndone) -> None:
+    """The model reads that its change is gone; what was verified before is stale."""
+    goal = run.goal
+    goal.changes = [change for change in goal.changes if change[0] != event.call]
+    goal.mutations += 1
+    line = f"user undid {event.name}: {event.what} {event.path}"
+    goal.transcript.append(line)
+    run.history.append(Message("user", line))
 
 
 def user_asked(run: Run, event: UserAsked) -> None:
@@ -313,6 +367,10 @@ def run_resumed(run: Run, event: RunResumed) -> None:
     goal.verdict = ""
     goal.summary = ""
     run.status = ""
+    if config_of(run).chat:
+        # What stopped the last turn, be it the person or the model's server, does not stop this one.
+        run.cancel, run.fault, run.fault_detail = False, "", ""
+        goal.turn_step = run.step
     goal.transcript.append(f"user: {answer}")
     run.history.append(Message("user", answer))
 

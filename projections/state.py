@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stepfold.events.configuration import Config, GoalConfig, Manifest
 from stepfold.events.vocabulary import (
+    ApprovalAnswered,
     CheckReturned,
     Command,
     EffectLost,
@@ -185,12 +186,18 @@ class HarnessState(Accumulator):
 
 
 class GoalState(Accumulator):
-    """What only the strict goal loop needs. `workers` are the calls whose workers have not been collected."""
+    """What only the strict goal loop needs.
+
+    `workers` are the calls whose workers have not been collected; `changes` the key and the name of each
+    call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
+    """
 
     __slots__ = (
         "action",
         "actions",
         "answer",
+        "approval",
+        "changes",
         "check_landed",
         "checked",
         "checks_run",
@@ -211,6 +218,7 @@ class GoalState(Accumulator):
         "system_digest",
         "texts",
         "transcript",
+        "turn_step",
         "verdict",
         "workers",
     )
@@ -241,6 +249,9 @@ class GoalState(Accumulator):
         self.summary = ""
         self.answer: str | None = None
         self.workers: list[Slot] = []
+        self.approval: ApprovalAnswered | None = None
+        self.changes: list[tuple[str, str]] = []
+        self.turn_step = 0
 
 
 class Run(Accumulator):

@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "See the main job run: a failing test, a small model's replies, a verified finish.",
     ),
     "run": ("run:run", "Work towards a goal in a project, one strict action a step."),
+    "chat": ("chat:chat", "A conversation about a project, recorded like any run."),
     "resume": ("run:resume", "Go on with a run after a crash or a question."),
     "parse": ("parse:parse", "Check a model's reply against the strict action contract."),
     "runs": ("show:runs", "List the runs of the store."),

@@ -13,6 +13,7 @@ from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.agent_loop import AgentLoop
+from stepfold.engine.runtime.run_log import Watch
 from stepfold.engine.runtime.settings import Settings, SettingsError, read_settings
 from stepfold.events.store import Store
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
@@ -124,6 +125,7 @@ def loop_of(
     store: Store,
     max_steps: int | None,
     profile: str | None,
+    watch: Watch | None = None,
 ) -> AgentLoop:
     """The loop that a project's settings and the command's options describe."""
     return AgentLoop(
@@ -144,7 +146,7 @@ def loop_of(
         network=settings.sandbox.network,
         memory=settings.memory.enabled,
         durability=settings.loop.durability,
-        watch=narrator(sys.stderr.isatty()),
+        watch=watch or narrator(sys.stderr.isatty()),
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from stepfold.engine.capabilities.lifecycle import Refused
+from stepfold.engine.capabilities.lifecycle import Admitted, Refused
 from stepfold.engine.capabilities.router import search as search_capabilities
 from stepfold.engine.contract.repair import repair_for
 from stepfold.engine.core import guards
@@ -16,7 +16,7 @@ from stepfold.engine.core.profile import infer_profile_from_goal
 from stepfold.events import vocabulary as v
 from stepfold.projections.digest import digest_of
 from stepfold.projections.evidence import unmet
-from stepfold.projections.fold_goal import WORKER, checks_of, config_of
+from stepfold.projections.fold_goal import WORKER, approval_key, checks_of, config_of
 from stepfold.projections.prompt import request_digest
 from stepfold.projections.state import Run, Slot, microseconds
 
@@ -158,6 +158,36 @@ def worker_failed(run: Run, given: Any, head: Head) -> v.Decided:
 def worker_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
     """A worker is given up because its run ends; its own run ends cancelled."""
     return _failed(run.goal.workers[0], "cancelled", head)
+
+
+def approval_asked(run: Run, given: Acting, head: Head) -> v.Decided:
+    """A person is asked whether the call may run."""
+    admitted = given.admission
+    assert isinstance(admitted, Admitted)
+    return v.ApprovalAsked(
+        *head,
+        call_id=given.call_id,
+        name=admitted.name,
+        rule=admitted.asks,
+        key=approval_key(run.slots[0]),
+        arguments=Raw(admitted.arguments) if admitted.changed else v.NULL,
+    )
+
+
+def disapproved(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The person said no, or the run is given up before they said anything."""
+    answer = run.goal.approval
+    said = f": {answer.text}" if answer is not None and answer.text else ""
+    reason = f"the user did not approve it{said}. Do it another way, or ask"
+    assert isinstance(given.admission, Admitted)
+    return v.ToolRejected(
+        *head, call_id=given.call_id, name=given.admission.name, hop="approval", reason=reason
+    )
+
+
+def turn_ended(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The model has answered the person."""
+    return v.TurnEnded(*head, call_id=given.call_id)
 
 
 def call(run: Run, given: Acting, head: Head) -> v.Decided:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stepfold.engine.capabilities.lifecycle import Refused
+from stepfold.engine.capabilities.lifecycle import Admitted, Refused
 from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
 from stepfold.engine.core.profile import PROFILES
 from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred, ToolReturned
@@ -33,7 +33,7 @@ def cancel_requested(run: Run, given: Any) -> bool:
 
 def steps_spent(run: Run, given: Any) -> bool:
     """All steps are used up. A model that never speaks JSON stops here too, for rejections use steps."""
-    return run.step >= config_of(run).max_steps
+    return run.step - run.goal.turn_step >= config_of(run).max_steps
 
 
 def memory_unrecalled(run: Run, given: Any) -> bool:
@@ -137,6 +137,21 @@ def check_open(run: Run, given: Any) -> bool:
 def call_refused(run: Run, given: Any) -> bool:
     """A hop of the call's lifecycle says no."""
     return isinstance(given.admission, Refused)
+
+
+def needs_approval(run: Run, given: Any) -> bool:
+    """The policy leaves this call to a person. In a run without one, the lifecycle refuses it instead."""
+    return isinstance(given.admission, Admitted) and bool(given.admission.asks)
+
+
+def approved(run: Run, given: Any) -> bool:
+    """The person said yes to the call that waits."""
+    return run.goal.approval is not None and run.goal.approval.approved
+
+
+def chatting(run: Run, given: Any) -> bool:
+    """A person is there: whatever ends the model's turn hands over to them, and nothing ends the run."""
+    return config_of(run).chat
 
 
 def no_worker_free(run: Run, given: Any) -> bool:

@@ -1,9 +1,7 @@
 """`AgentLoop`: the strict goal loop, ready to run: one action a step, recorded whole."""
 
 import asyncio
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -15,17 +13,21 @@ from stepfold.engine.capabilities.checks import detect
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.sandbox import probe
+from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.chat import Chat
 from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.ending import drive_to_the_end
 from stepfold.engine.runtime.fork import Branch, branch_off
-from stepfold.engine.runtime.goal_effects import GoalEffects
+from stepfold.engine.runtime.goal_effects import Approve, GoalEffects, nobody_there
+from stepfold.engine.runtime.interrupts import interrupts
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.undo import Undo
 from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
 from stepfold.events.journal import Recorded, read_log
@@ -113,7 +115,7 @@ class AgentLoop:
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(run_id or new_run_id())
-            with _interrupts(effects):
+            with interrupts(effects):
                 return await self._run(goal, effects)
 
         return asyncio.run(interruptible())
@@ -134,7 +136,7 @@ class AgentLoop:
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(found)
-            with _interrupts(effects):
+            with interrupts(effects):
                 return await self._resume(effects, answer)
 
         return asyncio.run(interruptible())
@@ -153,7 +155,7 @@ class AgentLoop:
             if answer is None and rests(reopened.run):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)
-            self._push_probe(effects)
+            effects.push(self.probed())
             return await self._drive(reopened.run, effects, log, given_up)
 
     def fork(
@@ -171,7 +173,7 @@ class AgentLoop:
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(new_run_id())
-            with _interrupts(effects):
+            with interrupts(effects):
                 return await self._fork(effects, shared)
 
         return asyncio.run(interruptible())
@@ -187,9 +189,36 @@ class AgentLoop:
                 await _close(self.model)
         return outcome(run)
 
-    def _effects(self, run_id: str) -> LiveEffects:
+    def chat(self, approve: Approve = nobody_there, *, run_id: str = "") -> Chat:
+        """A conversation. `approve` asks the person about a call that the policy leaves to them.
+
+        `run_id` names the run of a new chat, or (see `Chat.reopen`) a recorded one.
+        """
+        chosen = run_id or new_run_id()
+        effects = self._effects(chosen, approve)
+        return Chat(self, effects, lambda: self._log(effects), self._undo(chosen))
+
+    def chat_config(self, first: str) -> GoalConfig:
+        """See `chat.Host`."""
+        return replace(self._config, goal=first, chat=True)
+
+    def probed(self) -> SandboxProbed:
+        """See `chat.Host`."""
+        found = probe(self._sandbox)
+        return SandboxProbed(*BLANK, backend=found.backend, why=found.why)
+
+    async def close_model(self) -> None:
+        """See `chat.Host`."""
+        await _close(self.model)
+
+    def _undo(self, run_id: str) -> Undo:
+        return Undo(self.store.folder / "undo" / run_id, Workspace(self.project))
+
+    def _effects(self, run_id: str, approve: Approve = nobody_there) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
-        hands = GoalEffects(self.model, self.project, memory, self._limits, self._work)
+        hands = GoalEffects(
+            self.model, self.project, memory, self._limits, self._work, approve, self._undo(run_id)
+        )
         return LiveEffects(hands.perform, run_id=run_id)
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
@@ -212,7 +241,7 @@ class AgentLoop:
                 *BLANK, config=config, engine=version("stepfold"), parent=parent, parent_call=parent_call
             )
         )
-        self._push_probe(effects)
+        effects.push(self.probed())
         with self._log(effects) as log:
             log.begin()
             return await self._drive(Run(), effects, log, given_up)
@@ -229,10 +258,6 @@ class AgentLoop:
         config = worker_config(run, effect)
         ended = await self._begin(config, effects, given_up, parent=run.run_id, parent_call=effect.call_id)
         return landing_of(ended, effect)
-
-    def _push_probe(self, effects: LiveEffects) -> None:
-        found = probe(self._sandbox)
-        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
 
     def _log(self, effects: LiveEffects) -> RunLog:
         log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
@@ -266,27 +291,3 @@ async def _close(model: Model) -> None:
     close = getattr(model, "close", None)
     if close is not None:
         await close()
-
-
-@contextmanager
-def _interrupts(effects: LiveEffects) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP become a cancel in the mailbox; a second one falls back to Python's own."""
-    loop = asyncio.get_running_loop()
-
-    def cancel(number: int) -> None:
-        effects.push(CancelRequested(*BLANK, reason=signal.Signals(number).name))
-        loop.remove_signal_handler(number)
-
-    handled = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        try:
-            loop.add_signal_handler(number, cancel, number)
-            handled.append(number)
-        except (ValueError, RuntimeError):
-            # Not the main thread: whoever runs the loop there owns the signals.
-            break
-    try:
-        yield
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)

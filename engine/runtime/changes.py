@@ -33,7 +33,9 @@ def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
         patterns = value if isinstance(value, list) else [value]
         others = tuple(rule for rule in config.policy if rule.verdict != verdict)
         made = tuple(Rule(verdict, str(pattern)) for pattern in patterns)
-        return replace(config, policy=(*made, *others) if verdict == "deny" else (*others, *made))
+        order = ("deny", "ask", "allow")
+        policy = sorted((*others, *made), key=lambda rule: order.index(rule.verdict))
+        return replace(config, policy=tuple(policy))
 
     return change
 
@@ -49,6 +51,7 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "model.temperature": _generation("temperature"),
     "model.max_tokens": _generation("max_tokens"),
     "policy.shell.deny": _rules("deny"),
+    "policy.shell.ask": _rules("ask"),
     "policy.shell.allow": _rules("allow"),
     "sandbox.network": _field("network"),
     "verification": _field("verification"),

@@ -18,9 +18,11 @@ from stepfold.engine.contract.schemas import envelope_schema
 from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.live import Landing
+from stepfold.engine.runtime.undo import Undo
 from stepfold.events.vocabulary import (
     BLANK,
     NULL,
+    ApprovalAnswered,
     CheckReturned,
     MemoryRecalled,
     ModelErred,
@@ -28,7 +30,7 @@ from stepfold.events.vocabulary import (
     ToolErred,
     ToolReturned,
 )
-from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
+from stepfold.projections.effects import AskApproval, AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
@@ -41,17 +43,35 @@ Dispatch = Callable[[CallTool, Run], Awaitable[Landing]]
 """Runs a worker to its end."""
 
 
+Approve = Callable[[AskApproval], Landing | Awaitable[Landing]]
+"""Asks a person whether a call may run."""
+
+
+def nobody_there(effect: AskApproval) -> ApprovalAnswered:
+    """The answer in a process without a person: a chat that is resumed unattended."""
+    return ApprovalAnswered(*BLANK, approved=False, text="nobody was there to be asked")
+
+
 class GoalEffects:
     """Carries out the effects of goal runs of one project."""
 
     def __init__(
-        self, model: Model, project: Path, memory: Memory | None, limits: Limits, dispatch: Dispatch
+        self,
+        model: Model,
+        project: Path,
+        memory: Memory | None,
+        limits: Limits,
+        dispatch: Dispatch,
+        approve: Approve,
+        undo: Undo,
     ) -> None:
         self._model = model
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
         self._dispatch = dispatch
+        self._approve = approve
+        self._undo = undo
         self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
@@ -61,6 +81,10 @@ class GoalEffects:
                 return self._ask(effect, run)
             case CallTool(name="memory_write"):
                 return self._remember(effect, run)
+            case AskApproval():
+                return self._approve(effect)
+            case CallTool(name="fs.write" | "fs.patch") if config_of(run).chat:
+                return self._change(effect, run)
             case CallTool(name="worker_dispatch"):
                 return self._dispatch(effect, run)
             case CallTool():
@@ -89,6 +113,12 @@ class GoalEffects:
             limits=self._limits,
         )
         return call(effect.name, msgspec.json.decode(effect.arguments), context)
+
+    def _change(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
+        before = self._undo.before(effect)
+        landed = self._call(effect, run)
+        self._undo.keep(effect, before)
+        return landed
 
     def _remember(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
         if self._memory is None:

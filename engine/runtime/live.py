@@ -12,6 +12,7 @@ from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
+    ApprovalAnswered,
     CheckReturned,
     HookReturned,
     MemoryRecalled,
@@ -22,6 +23,7 @@ from stepfold.events.vocabulary import (
     WaitEnded,
 )
 from stepfold.projections.effects import (
+    AskApproval,
     AskModel,
     CallHook,
     CallTool,
@@ -229,5 +231,7 @@ def failure_of(effect: Effect, error: Exception) -> Landing:
             return MemoryRecalled(*BLANK)
         case CallHook():
             return HookReturned(*BLANK, error=kind, detail=detail)
+        case AskApproval():
+            return ApprovalAnswered(*BLANK, approved=False, text=f"{kind}: {detail}")
         case Wait() | Listen():
             return WaitEnded(*BLANK)

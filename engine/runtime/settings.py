@@ -55,10 +55,11 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
 
 
 class ShellPolicySettings(Struct, frozen=True, kw_only=True):
-    """`[policy.shell]`: patterns of commands. Denials are asked first."""
+    """`[policy.shell]`: patterns of commands. Denials are asked first, then what a person must approve."""
 
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+    ask: list[str] = field(default_factory=list)
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True):
@@ -131,7 +132,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def rules(self) -> tuple[Rule, ...]:
         """The shell policy in the order in which it is asked: denials first."""
         shell = self.policy.shell
-        return (*(Rule("deny", text) for text in shell.deny), *(Rule("allow", text) for text in shell.allow))
+        return (
+            *(Rule("deny", text) for text in shell.deny),
+            *(Rule("ask", text) for text in shell.ask),
+            *(Rule("allow", text) for text in shell.allow),
+        )
 
 
 def read_settings(project: Path) -> Settings:

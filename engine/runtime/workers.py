@@ -35,7 +35,9 @@ def worker_config(run: Run, effect: CallTool) -> GoalConfig:
     """
     wanted = msgspec.json.decode(effect.arguments, type=_Dispatch)
     config = config_of(run)
-    return replace(config, goal=wanted.task, profile=wanted.profile, depth=config.depth + 1, checks=())
+    return replace(
+        config, goal=wanted.task, profile=wanted.profile, depth=config.depth + 1, checks=(), chat=False
+    )
 
 
 def landing_of(outcome: LoopOutcome, effect: CallTool) -> ToolReturned | ToolErred:

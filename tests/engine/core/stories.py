@@ -7,6 +7,8 @@ from stepfold.events.configuration import Retry
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
+    ApprovalAnswered,
+    CallUndone,
     CancelRequested,
     CheckReturned,
     EffectLost,
@@ -14,10 +16,13 @@ from stepfold.events.vocabulary import (
     ToolErred,
     ToolReturned,
     UserAnswered,
+    UserLoaded,
     WaitEnded,
 )
 from tests.house import (
     ASK,
+    ASKING,
+    CHAT,
     CHECKS,
     FINISH,
     LOAD,
@@ -41,6 +46,9 @@ CANCEL = CancelRequested(*BLANK, reason="test")
 RETURNED = ToolReturned(*BLANK, content="text")
 RAISED = ToolErred(*BLANK, error="OSError", detail="gone")
 LOST = EffectLost(*BLANK)
+YES = ApprovalAnswered(*BLANK, approved=True)
+NO = ApprovalAnswered(*BLANK, approved=False, text="not that one")
+RM = call("shell.run", cmd="rm a.py")
 PASSED = CheckReturned(*BLANK, exit_code=0)
 FAILED = CheckReturned(*BLANK, exit_code=1, output="1 failed")
 NO_CHECKS: dict[str, Any] = {"checks": ()}
@@ -105,6 +113,25 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "repeats a search while a worker works": told(
         WORKER, SEARCH, SEARCH, RETURNED, PASSED, PASSED, **WORKERS | {"worker_slots": 2, "checks": CHECKS}
     ),
+    "chats": told(
+        UserLoaded(*BLANK, names=("look", "nine")),
+        FINISH,
+        CallUndone(*BLANK, call="tool:1.0", name="fs.write", path="a.py", what="restored"),
+        UserAnswered(*BLANK, text="and now?"),
+        ASK,
+        UserAnswered(*BLANK, text="the small one"),
+        **CHAT,
+    ),
+    "chats, and a turn takes too long": told(
+        SEARCH, UserAnswered(*BLANK, text="again"), FINISH, **CHAT | {"max_steps": 1}
+    ),
+    "chats, and the model fails": told(erred(retryable=False), UserAnswered(*BLANK, text="again"), **CHAT),
+    "chats, and is stopped": told(CANCEL, UserAnswered(*BLANK, text="again"), CANCEL, **CHAT),
+    "chats, and is stopped while the memory is asked": told(CANCEL, **CHAT | {"memory": True}),
+    "asks a person for a yes": told(load("shell.run"), RM, YES, RETURNED, RM, NO, FINISH, **ASKING),
+    "is stopped while a person is asked for a yes": told(load("shell.run"), RM, CANCEL, **ASKING),
+    "is stopped as a person says yes": told(load("shell.run"), RM, (YES, CANCEL), **ASKING),
+    "nobody is there to say yes": told(load("shell.run"), RM, FINISH, **ASKING | {"chat": False}),
     "remembers": played(REMEMBER, VERIFY, FINISH, memory=True),
     "tools err and raise": played(
         LOAD,
