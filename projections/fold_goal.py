@@ -153,7 +153,7 @@ def action_rejected(run: Run, event: ActionRejected) -> None:
     if event.repair.text:
         goal.texts[event.repair.digest] = event.repair.text
     run.history.append(Message("assistant", run.reply, tool_call_id=event.call_id))
-    goal.transcript.append(transcript.rejected_line(event.call_id, event.error, event.detail))
+    goal.transcript.append(transcript.rejected_line(event.call_id, event.error))
     goal.pending = (event.call_id, len(goal.transcript))
     goal.transcript.append(goal.texts.get(event.repair.digest, event.detail))
 

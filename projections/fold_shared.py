@@ -29,6 +29,7 @@ def run_started(run: Run, event: RunStarted) -> None:
     config = event.config
     run.run_id = event.run_id
     run.parent = event.parent
+    run.source, run.source_seq = event.source, event.source_seq
     run.engine = event.engine
     run.config = config
     run.started_ts = event.ts

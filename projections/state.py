@@ -286,6 +286,8 @@ class Run(Accumulator):
         "run_id",
         "seq",
         "slots",
+        "source",
+        "source_seq",
         "started_ts",
         "state",
         "status",
@@ -299,6 +301,8 @@ class Run(Accumulator):
     def __init__(self) -> None:
         self.run_id = ""
         self.parent = ""
+        self.source = ""
+        self.source_seq = 0
         self.engine = ""
         self.fork_seq = -1
         self.fork_config: Config | None = None

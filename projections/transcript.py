@@ -30,9 +30,9 @@ def action_line(call_id: str, name: str, arguments: str) -> str:
     return f"{call_id} {name} {arguments}"
 
 
-def rejected_line(call_id: str, error: str, detail: str) -> str:
-    """That the reply was no action."""
-    return f"{call_id} rejected as {error}: {detail}"
+def rejected_line(call_id: str, error: str) -> str:
+    """That the reply was no action; what the model reads about it, the detail first, comes below."""
+    return f"{call_id} rejected as {error}"
 
 
 def found_lines(names: Sequence[str], manifests: dict[str, Manifest]) -> str:

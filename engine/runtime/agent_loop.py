@@ -30,7 +30,7 @@ from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import Undo
 from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
 from stepfold.events.configuration import CheckSpec, Generation, GoalConfig, Rule
-from stepfold.events.journal import Recorded, read_log
+from stepfold.events.journal import Recorded, read_log, records_of
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import (
     BLANK,
@@ -110,8 +110,10 @@ class AgentLoop:
     def run(self, goal: str, *, run_id: str = "") -> LoopOutcome:
         """Work towards a goal until the run ends. Ctrl-C ends it cancelled, with its log whole.
 
-        Raises LogError when the log can't be written; what was recorded before is whole.
+        Raises ValueError for an empty goal, and LogError when the log can't be written; what was
+        recorded before is whole.
         """
+        _refuse_empty(goal)
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(run_id or new_run_id())
@@ -122,6 +124,7 @@ class AgentLoop:
 
     async def run_async(self, goal: str, *, run_id: str = "") -> LoopOutcome:
         """As `run`, inside an event loop. Cancelling the task ends the run at once, its log whole."""
+        _refuse_empty(goal)
         return await self._run(goal, self._effects(run_id or new_run_id()))
 
     def resume(self, run_id: str, *, answer: str | None = None) -> LoopOutcome:
@@ -132,7 +135,7 @@ class AgentLoop:
         """
         # Opening a log makes its file, so who asks for a run that never was must not get that far.
         found = self.store.find(run_id)
-        refuse_ended(fold(record.event for record in read_log(self.store.path_of(found)).records))
+        refuse_ended(fold(record.event for record in records_of(self.store.path_of(found), [])))
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(found)
@@ -275,6 +278,11 @@ class AgentLoop:
         finally:
             await effects.close()
         return outcome(run)
+
+
+def _refuse_empty(goal: str) -> None:
+    if not goal.strip():
+        raise ValueError("the goal is empty: say what is to be done")
 
 
 def _never() -> bool:
