@@ -89,7 +89,7 @@ def _below(folder: Path) -> list[Path]:
         path
         for where, _, names in os.walk(folder)
         for name in names
-        if name.endswith(".jsonl") and os.path.isfile(path := Path(where, name))
+        if name.endswith(".jsonl") and (path := Path(where, name)).is_file()
     )
 
 

@@ -15,11 +15,12 @@ from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.agent_loop import AgentLoop
-from stepfold.engine.runtime.reopen import refuse_ended, rests
+from stepfold.engine.runtime.reopen import refuse_ended
 from stepfold.engine.runtime.run_log import Watch
 from stepfold.engine.runtime.settings import Settings, SettingsError, read_settings
 from stepfold.events.journal import records_of
 from stepfold.events.store import Store
+from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
 from stepfold.projections.outcome import outcome as outcome_of
 from stepfold.projections.run import fold
@@ -82,7 +83,7 @@ def resume(
         # First what the log says: who asks for an ended run needs no model to be told so.
         recorded = fold(record.event for record in records_of(opened.path_of(found), []))
         refuse_ended(recorded)
-        if answer is None and rests(recorded):
+        if answer is None and LISTEN in recorded.due:
             return report(outcome_of(recorded), opened, for_machines)
         loop = loop_of(settings, folder, chosen_model(model, settings), opened, None, None)
         return report(loop.resume(found, answer=answer), opened, for_machines)
