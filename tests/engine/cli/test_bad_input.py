@@ -331,7 +331,7 @@ def test_a_question_is_answered_from_end_to_end(project: Project) -> None:
 def test_an_output_that_can_not_be_written_is_told_in_one_line(project: Project) -> None:
     project.run(FINISH, options=["--max-steps", 1])
     command = [PROGRAM, "show", "last", "--store", project.store]
-    with open("/dev/full", "wb") as full:
+    with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
 
     assert done.returncode == 2
