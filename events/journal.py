@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from stepfold.events import chain
 from stepfold.events.codec import LineError, NewerVersion, decode
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
@@ -24,11 +26,25 @@ class NewerLog(LogError):
     """The log was written by a newer stepfold."""
 
 
+class DamagedLog(LogError):
+    """The log was changed after it was written."""
+
+
 class Recorded(NamedTuple):
-    """A line as recorded, without its line feed, and the event it holds."""
+    """A line as recorded, without its seal and line feed, the event it holds, and the chain up to it.
+
+    `damage` says how a line that can be read differs from what was once written; "" for one that doesn't.
+    """
 
     line: bytes
     event: AnyEvent | Unknown
+    chain: str = ""
+    damage: str = ""
+
+    @property
+    def written(self) -> bytes:
+        """The line as it stands in the file, without its line feed."""
+        return chain.sealed(self.line, self.chain)
 
 
 class Log(NamedTuple):
@@ -37,11 +53,31 @@ class Log(NamedTuple):
     records: tuple[Recorded, ...]
     torn: bytes
 
+    @property
+    def chain(self) -> str:
+        """What the next line is sealed upon: the chain of the last one."""
+        return self.records[-1].chain
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its lines have seals; a log from before there were any goes on without."""
+        return bool(self.records[0].chain)
+
 
 def read_log(path: Path) -> Log:
     """Read a whole log. Raises LogError, naming the line, for anything but a torn end."""
     torn: list[bytes] = []
-    records = tuple(records_of(path, torn))
+    return _whole(path, records_of(path, torn), torn)
+
+
+def read_damaged_log(path: Path) -> Log:
+    """As `read_log`, with the lines that were changed and can still be read among the others."""
+    torn: list[bytes] = []
+    return _whole(path, damaged_records_of(path, torn), torn)
+
+
+def _whole(path: Path, streamed: Iterator[Recorded], torn: list[bytes]) -> Log:
+    records = tuple(streamed)
     if not records:
         raise LogError(path, "no whole event in it: not a trace, or a run that never began")
     return Log(records, b"".join(torn))
@@ -50,8 +86,17 @@ def read_log(path: Path) -> Log:
 def records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
     """Stream a log in bounded memory. What is torn at the end is put into `torn`.
 
-    Raises LogError naming the line: no event, a gap or a duplicate of `seq`, another run's line.
+    Raises LogError naming the line: no event, a gap or a duplicate of `seq`, another run's line, and
+    DamagedLog for a line that is not what was written.
     """
+    for record in damaged_records_of(path, torn):
+        if record.damage:
+            raise DamagedLog(path, f"{record.damage}; {WHAT_TO_DO}", record.event.seq + 1)
+        yield record
+
+
+def damaged_records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
+    """As `records_of`, but a line that was changed and can still be read is handed on, with its damage."""
     try:
         with path.open("rb") as file:
             yield from _records(path, file, torn)
@@ -61,16 +106,18 @@ def records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
 
 def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[Recorded]:
     run_id = ""
+    seal = _Seal()
     # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
     for expected, raw in enumerate(lines):
         number = expected + 1
-        line = raw.removesuffix(b"\n")
+        written = raw.removesuffix(b"\n")
+        line, sealed_with = chain.unsealed(written)
         try:
             event = decode(line)
         except NewerVersion as error:
             raise NewerLog(path, str(error), number) from error
         except LineError as error:
-            if line is raw or line == raw:
+            if written is raw or written == raw:
                 torn.append(raw)
                 return
             raise LogError(path, str(error), number) from error
@@ -79,7 +126,38 @@ def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[
         if expected and event.run_id != run_id:
             raise LogError(path, f"seq {event.seq} belongs to run {event.run_id}, not {run_id}", number)
         run_id = event.run_id
-        yield Recorded(line, event)
+        damage = seal.damage_of(line, sealed_with, expected)
+        if damage is _SEAL_LOST_AT_THE_BEGINNING:
+            raise DamagedLog(path, f"{_SEAL_LOST}; {WHAT_TO_DO}", number - 1)
+        yield Recorded(line, event, sealed_with, damage)
+
+
+WHAT_TO_DO = "take a copy that is whole, or accept the change with `stepfold log FILE --reseal`"
+_CHANGED = "changed after it was written: its seal does not fit its bytes and the lines before"
+_SEAL_LOST = "changed after it was written: it has lost its seal"
+_SEAL_LOST_AT_THE_BEGINNING = "the lines before have lost their seal"
+
+
+class _Seal:
+    """Follows the chain along a log. A log from before there were seals has none in any line."""
+
+    def __init__(self) -> None:
+        self._chain = chain.BEGINNING
+        self._lost = False
+        self._unsealed_so_far = True
+
+    def damage_of(self, line: bytes, sealed_with: str, seq: int) -> str:
+        if not sealed_with:
+            self._lost = not self._unsealed_so_far
+            return _SEAL_LOST if self._lost else ""
+        if self._unsealed_so_far and seq:
+            return _SEAL_LOST_AT_THE_BEGINNING
+        expected = chain.chained(self._chain, line)
+        # What follows is judged by the chain as it was written, so that one change is found once.
+        self._chain = sealed_with
+        judged = not self._lost
+        self._unsealed_so_far = self._lost = False
+        return _CHANGED if judged and sealed_with != expected else ""
 
 
 def _order(seq: int, expected: int) -> str:
@@ -88,6 +166,22 @@ def _order(seq: int, expected: int) -> str:
     if seq == expected - 1:
         return f"seq {seq} stands twice"
     return f"seq {seq} stands where seq {expected} belongs"
+
+
+_LOCK_TRIES = 25
+_LOCK_PAUSE_SECONDS = 0.02
+
+
+def _locked(file: int) -> bool:
+    """Whether the lock was got. A killed process's last child may hold it for the moment before it execs."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return True
+    return False
 
 
 class Journal:
@@ -106,13 +200,9 @@ class Journal:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise LogError(path, f"can't be written: {error.strerror}; choose another --store") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not _locked(self._file):
             os.close(self._file)
-            raise LogError(
-                path, "another process is writing this run; wait for it, or stop it first"
-            ) from error
+            raise LogError(path, "another process is writing this run; wait for it, or stop it first")
         self._size = os.fstat(self._file).st_size
 
     def begin(self) -> None:

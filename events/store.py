@@ -1,14 +1,14 @@
 """A store folder: `runs/<run_id>.jsonl`, the truth, and `store.sqlite`, the same lines behind an index.
 
-SQLite follows the journal by one transaction a step and is caught up when a run is opened, so that
-losing it loses nothing.
+SQLite follows the journal by one transaction a step and is caught up when a run is taken up again
+(`reconcile`), so that losing it loses nothing.
 """
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from stepfold.events.journal import Journal, LogError, records_of
+from stepfold.events.journal import Journal, LogError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE);
@@ -105,10 +105,8 @@ class Store:
         raise StoreError(f"no run {text!r} in {self.folder}; `stepfold runs` lists what is there")
 
     def index(self, run_id: str) -> "RunIndex":
-        """The SQLite side of one run, caught up with its journal."""
-        index = RunIndex(self._database, run_id)
-        index.catch_up(self.path_of(run_id))
-        return index
+        """The SQLite side of one run, as it is: a crash may have left it behind the journal."""
+        return RunIndex(self._database, run_id)
 
     def summary(self, run_id: str) -> str | None:
         """The cached summary of a run, if its log has not grown since."""
@@ -157,35 +155,25 @@ class RunIndex:
         ).fetchone()
         return 0 if highest is None else int(highest) - self._base + 1
 
-    def lines(self) -> Iterator[bytes]:
-        """All lines of the run, in order."""
+    def lines(self, first_seq: int = 0) -> Iterator[bytes]:
+        """The lines of the run as they were written, from `first_seq` on, in order."""
         rows: Iterable[tuple[bytes]] = self._database.execute(
             "SELECT line FROM lines WHERE id >= ? AND id < ? ORDER BY id",
-            (self._base, self._base + (1 << 32)),
+            (self._base + first_seq, self._base + (1 << 32)),
         )
         for (line,) in rows:
             yield line
 
-    def catch_up(self, path: Path) -> None:
-        """Copy what the journal has and SQLite lacks, and drop what the journal has not: it is the truth."""
-        have = self.count()
-        if not path.exists():
-            return
-        written = 0
-        missing = []
-        for record in records_of(path, torn=[]):
-            if written >= have:
-                missing.append(record.line)
-            written += 1
-        if written < have:
-            self._drop_from(written)
-        if missing:
-            self.add(have, missing)
+    def line_at(self, seq: int) -> bytes | None:
+        """One line as it was written; None when it is not here."""
+        row = self._database.execute("SELECT line FROM lines WHERE id = ?", (self._base + seq,)).fetchone()
+        return None if row is None else bytes(row[0])
 
-    def _drop_from(self, seq: int) -> None:
-        self._database.execute(
+    def drop_from(self, seq: int) -> int:
+        """Forget the lines from `seq` on; how many those were."""
+        return self._database.execute(
             "DELETE FROM lines WHERE id >= ? AND id < ?", (self._base + seq, self._base + (1 << 32))
-        )
+        ).rowcount
 
 
 def open_store(folder: str | Path = ".stepfold") -> Store:

@@ -94,6 +94,13 @@ class Command(Struct, frozen=True, gc=False, omit_defaults=True):
 # --- observed ---------------------------------------------------------------------------------------
 
 
+class Reseal(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A log that was edited by hand and sealed anew: the first `seq` that differs, and the reason given."""
+
+    seq: int
+    why: str
+
+
 class RunStarted(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """The first event of every log. `parent` is the run that started this one, if any.
 
@@ -109,10 +116,24 @@ class RunStarted(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     source: str = ""
     source_seq: int = 0
     forked: Config | None = None
+    resealed: tuple[Reseal, ...] = ()
 
 
 class RunReopened(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A later process took the run up again; the time between does not count against a deadline."""
+
+
+class LogRepaired(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What a crash had left unequal and a later life has mended, before it went on.
+
+    A torn last line of `torn_bytes` was cut; `restored` lines that only SQLite held are back in the
+    journal; `indexed` lines were copied into SQLite, and `dropped` from it.
+    """
+
+    torn_bytes: int = 0
+    restored: int = 0
+    indexed: int = 0
+    dropped: int = 0
 
 
 class SandboxProbed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -181,11 +202,21 @@ class EffectLost(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
 
 
 class CheckReturned(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A check ended. `exit_code` is None when it could not run; `digest` is of the whole output."""
+    """A check ended. `exit_code` is None when it could not run; `digest` is of the whole output.
+
+    `workspace` is the digest of the project's files after it: what the evidence is about.
+    """
 
     exit_code: int | None
     output: str = ""
     digest: str = ""
+    workspace: str = ""
+
+
+class WorkspaceChanged(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """The project's files are not those that the evidence is about, and no call of this run changed them."""
+
+    workspace: str
 
 
 class MemoryRecalled(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -631,6 +662,7 @@ class Unknown(Struct, frozen=True, gc=False):
 ObservedEvent = (
     RunStarted
     | RunReopened
+    | LogRepaired
     | SandboxProbed
     | ModelReplied
     | ModelErred
@@ -639,6 +671,7 @@ ObservedEvent = (
     | ToolErred
     | EffectLost
     | CheckReturned
+    | WorkspaceChanged
     | MemoryRecalled
     | HookReturned
     | WaitEnded

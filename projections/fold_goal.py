@@ -39,6 +39,7 @@ from stepfold.events.vocabulary import (
     UserAnswered,
     UserAsked,
     UserLoaded,
+    WorkspaceChanged,
 )
 from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
@@ -268,15 +269,25 @@ def check_returned(run: Run, event: CheckReturned) -> None:
     run.goal.check_landed = event
 
 
+def workspace_changed(run: Run, event: WorkspaceChanged) -> None:
+    """Somebody else changed the files: what the checks showed before is about other ones."""
+    run.goal.mutations += 1
+    run.goal.transcript.append(transcript.WORKSPACE_CHANGED)
+
+
 def evidence_recorded(run: Run, event: EvidenceRecorded) -> None:
     """What the check showed, as of the workspace now."""
     goal = run.goal
     landed = goal.check_landed
     run.due = {key: effect for key, effect in run.due.items() if not isinstance(effect, RunCheck)}
     exit_code, digest = (landed.exit_code, landed.digest) if isinstance(landed, CheckReturned) else (None, "")
+    workspace = landed.workspace if isinstance(landed, CheckReturned) else ""
+    if any(item.is_about_other_files(workspace, goal.mutations) for item in goal.evidence.values()):
+        # This check (or somebody beside it) changed the files: the earlier checks must look again.
+        goal.mutations += 1
     command = next((check.command for check in checks_of(run) if check.id == event.check_id), "")
     goal.evidence[event.check_id] = Evidence(
-        event.check_id, command, exit_code, digest, event.step, goal.mutations
+        event.check_id, command, exit_code, digest, event.step, goal.mutations, workspace
     )
     goal.transcript.append(transcript.evidence_lines(event.check_id, landed))
     goal.check_landed = None

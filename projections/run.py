@@ -33,6 +33,7 @@ Reducers = dict[type, Callable[[Run, Any], None]]
 SHARED: Reducers = {
     v.RunStarted: shared.run_started,
     v.RunReopened: shared.run_reopened,
+    v.LogRepaired: _nothing,
     v.SandboxProbed: shared.sandbox_probed,
     v.CancelRequested: shared.cancel_requested,
     v.ModelStarted: shared.model_started,
@@ -65,6 +66,7 @@ GOAL: Reducers = {
     v.ToolRejected: goal.tool_rejected,
     v.CheckStarted: goal.check_started,
     v.CheckReturned: goal.check_returned,
+    v.WorkspaceChanged: goal.workspace_changed,
     v.EvidenceRecorded: goal.evidence_recorded,
     v.ChecksJudged: goal.checks_judged,
     v.GuardTripped: goal.guard_tripped,

@@ -82,6 +82,9 @@ def dispatched_line(call_id: str) -> str:
     return f"worker_dispatch: the worker of {call_id} has started; its outcome follows when it ends"
 
 
+WORKSPACE_CHANGED = "the project's files were changed from outside: earlier checks no longer count"
+
+
 def evidence_lines(check_id: str, landed: CheckReturned | EffectLost | None) -> str:
     """What a check showed; the output only where it failed."""
     match landed:

@@ -36,7 +36,7 @@ async def search_files(arguments: dict[str, Any], context: CallContext) -> ToolR
         "pattern": pattern,
         "root": str(context.workspace.root),
         "start": below,
-        "files": [below] if real.is_file() else await _files_of_git(below, context),
+        "files": [below] if real.is_file() else await files_of_git(below, context),
         "limits": LIMITS,
     }
     answer = await _ask(msgspec.json.encode(request))
@@ -71,7 +71,7 @@ async def _ask(request: bytes) -> dict[str, Any] | None:
     return decoded if isinstance(decoded, dict) else None
 
 
-async def _files_of_git(below: str, context: CallContext) -> list[str] | None:
+async def files_of_git(below: str, context: CallContext) -> list[str] | None:
     """What git knows or would add, below a folder; None where git has nothing to say."""
     if not context.sandbox:
         return None

@@ -3,8 +3,8 @@
 import click
 
 from stepfold.engine.cli.output import note, store_folder
+from stepfold.engine.cli.reading import located
 from stepfold.engine.cli.run import chosen_model, loop_of, project_folder, report
-from stepfold.engine.cli.show import located
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.recorded import RECORDING_SPENT
 from stepfold.engine.models.resolve import resolve

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "parse": ("parse:parse", "Check a model's reply against the strict action contract."),
     "runs": ("show:runs", "List the runs of the store."),
     "show": ("show:show", "Why did it end? The outcome and the transcript of a run."),
-    "log": ("show:log", "The events of a run, byte for byte as recorded."),
+    "log": ("log:log", "The events of a run, byte for byte as recorded."),
     "prompt": ("show:prompt", "Exactly what the model was sent at a step, rebuilt from the log."),
     "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
     "diff": ("studies:diff", "Two runs side by side from their first difference."),

@@ -98,6 +98,11 @@ def _show(verdict: Replay) -> None:
         case "identical":
             say(f"identical   {verdict.trace}  {verdict.events} events", fg="green")
         case "diverged":
+            if verdict.damaged is not None:
+                say(
+                    f"damaged     {verdict.trace}  line {verdict.damaged['line']}: {verdict.damaged['why']}",
+                    fg="red",
+                )
             say(
                 f"diverged    {verdict.trace}  at seq {verdict.seq}, {verdict.kind}.{verdict.field}", fg="red"
             )
@@ -107,6 +112,8 @@ def _show(verdict: Replay) -> None:
                 was, now = (verdict.row[side] or "none" for side in ("recorded", "computed"))
                 say(f"  row       recorded {was}, computed {now}")
             say(f"  caused by {_shown(verdict.caused_by)}")
+            if verdict.engine is not None:
+                say(f"  engine    recorded by {verdict.engine['recorded']}, this is {verdict.engine['this']}")
         case _:
             say(f"unreadable  {verdict.trace}  line {verdict.line}: {verdict.why}", fg="red")
     if verdict.torn_bytes:

@@ -1,28 +1,22 @@
-"""`stepfold runs`, `show`, `log` and `prompt`: looking at what is recorded."""
+"""`stepfold runs`, `show` and `prompt`: looking at what is recorded."""
 
 import json
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from stepfold.engine.cli.output import note, raw, say, store_folder, visible_line
+from stepfold.engine.cli.output import note, say, visible_line
+from stepfold.engine.cli.reading import existing_store, fold_file, fold_noting, located, read_noting
 from stepfold.engine.cli.run import OPEN, as_it_stands, open_status, outcome_json, show_outcome
 from stepfold.engine.models.protocol import body
 from stepfold.engine.runtime.requests import recorded_request
-from stepfold.events.journal import LogError, records_of
-from stepfold.events.store import Store, StoreError
-from stepfold.events.vocabulary import RunFinished
+from stepfold.events.journal import LogError
+from stepfold.events.store import Store
 from stepfold.projections.outcome import LoopOutcome, outcome
-from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 _JSON = click.option("--json", "for_machines", is_flag=True, help="JSON on stdout.")
-POLL_SECONDS = 0.2
 
 
 @click.command(epilog="Example: stepfold runs --json")
@@ -67,11 +61,7 @@ def _as_it_stands(store: Store, row: dict[str, Any]) -> dict[str, Any]:
 def show(run_id: str, store: str | None, for_machines: bool) -> None:
     """Why did RUN end? Its outcome and its transcript. RUN is an id, its start, `last`, or a trace file."""
     trace, folder = located(run_id, store)
-    torn: list[bytes] = []
-    run = fold_file(trace, torn)
-    result = as_it_stands(outcome(run), trace)
-    if torn:
-        note(f"{trace}: the last line is torn ({len(torn[0])} bytes), as a crash leaves it; it is left out")
+    result = as_it_stands(outcome(fold_noting(trace)), trace)
     if for_machines:
         tree = outcome_json(result, trace, None)
         click.echo(json.dumps({**tree, "store": str(folder) if folder else ""}))
@@ -80,17 +70,6 @@ def show(run_id: str, store: str | None, for_machines: bool) -> None:
     say(f"log       {trace}")
     say()
     say(result.transcript)
-
-
-@click.command(epilog="Example: stepfold log last | head -3")
-@click.argument("run_id", metavar="RUN")
-@click.option("--follow", is_flag=True, help="Go on as the run goes on, until it ends.")
-@_STORE
-def log(run_id: str, follow: bool, store: str | None) -> None:
-    """The events of RUN, one a line, byte for byte as recorded."""
-    trace, _ = located(run_id, store)
-    for lines in _growing(trace) if follow else _whole(trace):
-        raw(lines)
 
 
 @click.command(epilog="Example: stepfold prompt last --step 3")
@@ -104,7 +83,7 @@ def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> Non
     The digest of what is rebuilt is compared with the one recorded. Exit code 3 when they differ.
     """
     trace, _ = located(run_id, store)
-    rebuilt = recorded_request((record.event for record in records_of(trace, [])), step)
+    rebuilt = recorded_request((record.event for record in read_noting(trace)), step)
     if rebuilt is None:
         raise click.UsageError(f"{trace}: the model was asked nothing at step {step}")
     tree = body(rebuilt.request)
@@ -120,33 +99,6 @@ def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> Non
         raise SystemExit(3)
 
 
-def existing_store(store: str | None) -> Store:
-    """The store to read from. Raises StoreError when there is none: reading makes no folder."""
-    folder = store_folder(store)
-    if not folder.is_dir():
-        raise StoreError(f"{folder}: no store here; name one with --store, or `cd` into the project")
-    return Store(folder)
-
-
-def located(run_id: str, store: str | None) -> tuple[Path, Path | None]:
-    """The trace file of a run named by a path, an id, its start, or `last`, and the store it lies in."""
-    path = Path(run_id)
-    if path.suffix == ".jsonl" and path.is_file():
-        return path, None
-    with existing_store(store) as opened:
-        return opened.path_of(opened.find(run_id)), opened.folder
-
-
-def fold_file(trace: Path, torn: list[bytes]) -> Run:
-    """Fold a trace in memory that doesn't grow with it beyond what the run holds. Raises LogError."""
-    run = Run()
-    for record in records_of(trace, torn):
-        evolve(run, record.event)
-    if not run.seq:
-        raise LogError(trace, "no whole event in it: not a trace, or a run that never began")
-    return run
-
-
 def summary_of(store: Store, run_id: str) -> dict[str, Any]:
     """One row of `stepfold runs`: cached, or folded and cached if the log has grown since."""
     cached = store.summary(run_id)
@@ -154,7 +106,7 @@ def summary_of(store: Store, run_id: str) -> dict[str, Any]:
         row: dict[str, Any] = json.loads(cached)
         return row
     try:
-        run = fold_file(store.path_of(run_id), [])
+        run = fold_file(store.path_of(run_id))
     except LogError as error:
         return _row(run_id, "unreadable", error.why)
     result: LoopOutcome = outcome(run)
@@ -196,36 +148,3 @@ def _row(run_id: str, finish: str, goal: str) -> dict[str, Any]:
         "started": "",
         "ended": "",
     }
-
-
-def _whole(trace: Path) -> Iterator[bytes]:
-    with trace.open("rb") as file:
-        yield from file
-
-
-def _growing(trace: Path) -> Iterator[bytes]:
-    """Whole lines as they are written; a line still being written waits."""
-    pending = b""
-    with trace.open("rb") as file:
-        while True:
-            piece = file.readline()
-            pending += piece
-            if pending.endswith(b"\n"):
-                yield pending
-                if _is_last(pending):
-                    return
-                pending = b""
-            elif not piece:
-                time.sleep(POLL_SECONDS)
-
-
-class _Ending(msgspec.Struct):
-    kind: str = ""
-    status: str = ""
-    to: str = ""
-
-
-def _is_last(line: bytes) -> bool:
-    head = msgspec.json.decode(line, type=_Ending)
-    ended = head.kind == RunFinished.__name__ and head.status != "awaiting_user"
-    return ended or head.kind in {"RunCompleted", "RunFailed"} or head.to == "exhausted"

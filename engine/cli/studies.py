@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.reading import located, read_noting
 from stepfold.engine.cli.replay import trace_files
-from stepfold.engine.cli.show import located
 from stepfold.engine.studies.difference import Difference, difference
 from stepfold.engine.studies.judge import Ending, Judgement
 from stepfold.engine.studies.judge import judge as judge_run
-from stepfold.events.journal import LogError, read_log
+from stepfold.events.journal import LogError
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 _JSON = click.option("--json", "for_machines", is_flag=True, help="JSON on stdout.")
@@ -31,8 +31,8 @@ def diff(run_a: str, run_b: str, store: str | None, for_machines: bool) -> int:
     RUN is an id, its start, `last`, or a trace file. Ids, times and durations are not compared.
     Exit codes: 0 equal, 1 different, 2 unreadable.
     """
-    logs = [read_log(located(name, store)[0]) for name in (run_a, run_b)]
-    a, b = ([record.event for record in log.records] for log in logs)
+    traces = [located(name, store)[0] for name in (run_a, run_b)]
+    a, b = ([record.event for record in read_noting(trace)] for trace in traces)
     found = difference(a, b)
     if for_machines:
         click.echo(json.dumps({"a": a[0].run_id, "b": b[0].run_id, **found.as_json()}))
@@ -91,7 +91,7 @@ def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None,
     code = 0
     for path in trace_files(traces, store):
         try:
-            judgement = judge_run(read_log(path).records, settings)
+            judgement = judge_run(tuple(read_noting(path)), settings)
         except LogError as error:
             note(str(error))
             code = UNREADABLE

@@ -184,6 +184,7 @@ class AgentLoop:
     async def _fork(self, effects: LiveEffects, shared: Sequence[Recorded]) -> LoopOutcome:
         run = Run()
         with self._log(effects) as log:
+            log.begin()
             branch = Branch(shared, live=effects, log=log, probe=lambda: probe(self._sandbox))
             try:
                 await drive(run, branch, branch)
@@ -219,10 +220,19 @@ class AgentLoop:
 
     def _effects(self, run_id: str, approve: Approve = nobody_there) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
+        effects = LiveEffects(lambda effect, run: hands.perform(effect, run), run_id=run_id)
         hands = GoalEffects(
-            self.model, self.project, memory, self._limits, self._work, approve, self._undo(run_id)
+            self.model,
+            self.project,
+            memory,
+            self._limits,
+            self._work,
+            approve,
+            self._undo(run_id),
+            store=self.store.folder,
+            tell=effects.push,
         )
-        return LiveEffects(hands.perform, run_id=run_id)
+        return effects
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
         try:

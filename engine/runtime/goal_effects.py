@@ -11,6 +11,7 @@ import msgspec
 from stepfold.engine.capabilities.boxes import Limits
 from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.context import CallContext, Network
+from stepfold.engine.capabilities.fingerprint import fingerprint
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.workspace import Workspace
@@ -29,8 +30,10 @@ from stepfold.events.vocabulary import (
     ModelReplied,
     ToolErred,
     ToolReturned,
+    WorkspaceChanged,
 )
 from stepfold.projections.effects import AskApproval, AskModel, CallTool, RecallMemory, RunCheck
+from stepfold.projections.evidence import workspace_of
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
@@ -64,6 +67,9 @@ class GoalEffects:
         dispatch: Dispatch,
         approve: Approve,
         undo: Undo,
+        *,
+        store: Path,
+        tell: Callable[[Landing], None],
     ) -> None:
         self._model = model
         self._workspace = Workspace(project)
@@ -72,6 +78,8 @@ class GoalEffects:
         self._dispatch = dispatch
         self._approve = approve
         self._undo = undo
+        self._store = store
+        self._tell = tell
         self._prompt: GoalPrompt | None = None
 
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
@@ -100,19 +108,37 @@ class GoalEffects:
         if self._prompt is None and getattr(self._model, "reads_messages", True):
             self._prompt = GoalPrompt(config_of(run).generation)
         reply = self._model.reply(request_of(run, effect, self._prompt))
+        known = workspace_of(run.goal.evidence, run.goal.mutations)
+        if known:
+            return self._ask_and_look(reply, known, run)
         if isawaitable(reply):
             return _within(reply, config_of(run).model_request_timeout)
         return _as_text(reply)
 
+    async def _ask_and_look(
+        self, reply: ModelReplied | ModelErred | Awaitable[ModelReplied | ModelErred], known: str, run: Run
+    ) -> Landing:
+        """Ask, and see whether the files are still those that were verified: the reply may be `finish`."""
+        if isawaitable(reply):
+            landed = await _within(reply, config_of(run).model_request_timeout)
+        else:
+            landed = _as_text(reply)
+        found = await fingerprint(self._context(run), self._store)
+        if found != known:
+            self._tell(WorkspaceChanged(*BLANK, workspace=found))
+        return landed
+
     def _call(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
-        context = CallContext(
+        return call(effect.name, msgspec.json.decode(effect.arguments), self._context(run))
+
+    def _context(self, run: Run) -> CallContext:
+        return CallContext(
             workspace=self._workspace,
             sandbox=run.backend,
             memory=self._memory,
             network=Network(on=config_of(run).network),
             limits=self._limits,
         )
-        return call(effect.name, msgspec.json.decode(effect.arguments), context)
 
     def _change(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
         before = self._undo.before(effect)
@@ -129,7 +155,8 @@ class GoalEffects:
 
     async def _check(self, effect: RunCheck, run: Run) -> CheckReturned:
         spec = next(check for check in checks_of(run) if check.id == effect.check_id)
-        return await run_check(spec, self._workspace, run.backend, self._limits)
+        shown = await run_check(spec, self._workspace, run.backend, self._limits)
+        return msgspec.structs.replace(shown, workspace=await fingerprint(self._context(run), self._store))
 
     def _recall(self, effect: RecallMemory) -> MemoryRecalled:
         hits = self._memory.recall(effect.query, HITS_AT_MOST) if self._memory is not None else ()

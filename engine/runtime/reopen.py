@@ -1,12 +1,14 @@
 """Taking up a run where its log stops: what was lost, what runs again, what is asked anew."""
 
+import msgspec
 from msgspec import Struct
 
 from stepfold.engine.runtime.drive import settle
 from stepfold.engine.runtime.live import LiveEffects, runs_once
 from stepfold.engine.runtime.run_log import RunLog
 from stepfold.events.journal import Log
-from stepfold.events.vocabulary import BLANK, EffectLost, Observed, RunReopened, UserAnswered
+from stepfold.events.reconcile import NOTHING, Repair
+from stepfold.events.vocabulary import BLANK, EffectLost, LogRepaired, Observed, RunReopened, UserAnswered
 from stepfold.projections.effects import CallTool
 from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.run import evolve
@@ -18,10 +20,15 @@ class CannotResume(Exception):
 
 
 class Reopened(Struct, frozen=True):
-    """A folded run, and the keys of the effects that may have been in flight when its process died."""
+    """A folded run, and the keys of the effects that may have been in flight when its process died.
+
+    `decided` counts what its process had decided and not written any more.
+    """
 
     run: Run
     suspects: tuple[str, ...]
+    repair: Repair = NOTHING
+    decided: int = 0
 
 
 def reopen(log: Log, out: RunLog) -> Reopened:
@@ -40,7 +47,7 @@ def reopen(log: Log, out: RunLog) -> Reopened:
     decided = settle(run, out)
     out.flush()
     suspects = at_the_end & in_flight if decided else at_the_end
-    return Reopened(run, tuple(key for key in run.due if key in suspects))
+    return Reopened(run, tuple(key for key in run.due if key in suspects), out.repair, decided)
 
 
 def refuse_ended(run: Run) -> None:
@@ -73,6 +80,8 @@ def push_reopening(effects: LiveEffects, reopened: Reopened) -> None:
     The other suspects simply run again.
     """
     effects.push(RunReopened(*BLANK))
+    if reopened.repair != NOTHING:
+        effects.push(LogRepaired(*BLANK, **msgspec.structs.asdict(reopened.repair)))
     run = reopened.run
     for key in reopened.suspects:
         call = run.due.get(key)

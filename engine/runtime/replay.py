@@ -8,6 +8,7 @@ the table that fired, and the observed event that led to it.
 
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from stepfold.engine.runtime.drive import drive
 from stepfold.events.codec import encode
-from stepfold.events.journal import Log, LogError, NewerLog, Recorded, read_log
+from stepfold.events.journal import WHAT_TO_DO, Log, LogError, NewerLog, Recorded, read_damaged_log
 from stepfold.events.vocabulary import AnyEvent, Observed, RunStarted, Unknown
 from stepfold.projections.state import Run
 
@@ -54,6 +55,8 @@ class Replay(Struct, frozen=True):
 
     `field` is a path (`sections.2.digest`); `row` holds the row of the table that fired when the log
     was recorded and the one that fires now, each None where there is no decision on that side.
+    `engine` is there where another version of the engine made the log, and may have decided otherwise;
+    `damaged` where a line was changed after it was written: then the log differs, not the engine.
     """
 
     trace: str
@@ -70,6 +73,8 @@ class Replay(Struct, frozen=True):
     why: str = ""
     torn_bytes: int = 0
     unknown_kinds: int = 0
+    damaged: dict[str, Any] | None = None
+    engine: dict[str, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Only the fields that belong to the verdict."""
@@ -81,7 +86,9 @@ class Replay(Struct, frozen=True):
                 fields.append("row")
             case _:
                 fields = ["trace", "verdict", "line", "why"]
-        fields += [name for name in ("torn_bytes", "unknown_kinds") if getattr(self, name)]
+        fields += [
+            name for name in ("torn_bytes", "unknown_kinds", "damaged", "engine") if getattr(self, name)
+        ]
         return {name: getattr(self, name) for name in fields}
 
 
@@ -291,11 +298,28 @@ def regenerate(records: Iterable[Recorded]) -> tuple[AnyEvent, ...]:
     return tuple(regenerated.events)
 
 
+def _other_engine(log: Log) -> dict[str, str] | None:
+    """The versions of the engine that made the log and of this one, where they differ."""
+    start, this = log.records[0].event, version("stepfold")
+    if not isinstance(start, RunStarted) or start.engine == this:
+        return None
+    return {"recorded": start.engine, "this": this}
+
+
+def _first_damage(log: Log) -> dict[str, Any] | None:
+    """The first line that is not what was written, for people and machines."""
+    for record in log.records:
+        if record.damage:
+            return {"seq": record.event.seq, "line": record.event.seq + 1, "why": record.damage}
+    return None
+
+
 def replay(trace: str | Path) -> Replay:
     """Replay one trace file. Never raises on what is in the file: the verdict says it."""
     path = Path(trace)
+    log = Log((), b"")
     try:
-        log: Log = read_log(path)
+        log = read_damaged_log(path)
         run, count = verify(log.records)
     except ReplayDiverged as difference:
         return Replay(
@@ -308,6 +332,8 @@ def replay(trace: str | Path) -> Replay:
             computed=difference.computed,
             caused_by=difference.caused_by,
             row=difference.row,
+            damaged=_first_damage(log),
+            engine=_other_engine(log),
         )
     except NewerLog as error:
         # Whoever reads this must not take a log for damaged that only needs another engine.
@@ -315,6 +341,11 @@ def replay(trace: str | Path) -> Replay:
         return Replay(str(trace), "unreadable", line=error.line, why=why)
     except LogError as error:
         return Replay(str(trace), "unreadable", line=error.line, why=error.why)
+    damaged = _first_damage(log)
+    if damaged is not None:
+        # Every decision follows, so the change is in what came from outside, and nothing else tells of it.
+        why = f"{damaged['why']}; {WHAT_TO_DO}"
+        return Replay(str(trace), "unreadable", line=damaged["line"], why=why, damaged=damaged)
     return Replay(
         str(trace), "identical", events=count, torn_bytes=len(log.torn), unknown_kinds=run.unknown_kinds
     )

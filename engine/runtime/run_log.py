@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+from stepfold.events.chain import BEGINNING, chained, sealed
 from stepfold.events.codec import encode
-from stepfold.events.journal import Log, read_log
+from stepfold.events.journal import Log
+from stepfold.events.reconcile import NOTHING, Repair, reconcile
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
@@ -28,8 +30,11 @@ class RunLog:
         self._batch: list[bytes] = []
         self._step_lines: list[bytes] = []
         self._ended: list[bytes] = []
-        self._seq = self._index.count()
+        self._seq = 0
         self._step = -1
+        self._chain = BEGINNING
+        self._seals = True
+        self.repair: Repair = NOTHING
         self.path = self._journal.path
 
     def __enter__(self) -> "RunLog":
@@ -41,20 +46,21 @@ class RunLog:
     def begin(self) -> None:
         """For a run that is new: raises LogError when its id is recorded already."""
         self._journal.begin()
+        self._index.drop_from(0)
 
     def recorded(self) -> Log:
-        """What the run's file holds already. What a crash left of a last line is cut off."""
-        log = read_log(self.path)
-        if log.torn:
-            self._journal.cut(log.torn)
-        self._journal.end_last_line()
+        """What is recorded of a run that is taken up again. Its two sides are made equal; see `repair`."""
+        log, self.repair = reconcile(self._journal, self._index)
+        self._seq = len(log.records)
+        self._chain = log.chain
+        self._seals = log.is_sealed
         return log
 
     def record(self, event: AnyEvent | Unknown) -> None:
         """Take one event, in order."""
         if isinstance(event, Unknown):
             return
-        line = encode(event)
+        line = self._sealed(encode(event))
         if event.step != self._step:
             self._end_step()
             self._step = event.step
@@ -90,6 +96,12 @@ class RunLog:
             self.settle()
         finally:
             self._journal.close()
+
+    def _sealed(self, line: bytes) -> bytes:
+        if not self._seals:
+            return line
+        self._chain = chained(self._chain, line)
+        return sealed(line, self._chain)
 
     def _end_step(self) -> None:
         self._ended += self._step_lines

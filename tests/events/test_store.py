@@ -1,13 +1,16 @@
 """A store folder: the journal is the truth, SQLite follows it and is made anew from it."""
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from stepfold.engine.runtime.run_log import RunLog
+from stepfold.events.chain import chained, sealed, unsealed
 from stepfold.events.codec import encode
 from stepfold.events.journal import read_log
+from stepfold.events.reconcile import Repair
 from stepfold.events.store import Store, StoreError, open_store
 from stepfold.events.vocabulary import ModelCompleted
 from tests.house import FINISH, LOAD, SEARCH, VERIFY, Hands, call, config, play
@@ -18,11 +21,23 @@ def event(seq: int, step: int = 1, run_id: str = "r") -> ModelCompleted:
 
 
 def journal_lines(store: Store, run_id: str) -> list[bytes]:
-    return [record.line for record in read_log(store.path_of(run_id)).records]
+    return [record.written for record in read_log(store.path_of(run_id)).records]
+
+
+def indexed_lines(store: Store, run_id: str) -> list[bytes]:
+    """The lines of a run in SQLite once it was taken up again."""
+    with RunLog(store, run_id) as log:
+        log.recorded()
+    return list(store.index(run_id).lines())
+
+
+def bare(lines: Iterable[bytes]) -> list[bytes]:
+    return [unsealed(line)[0] for line in lines]
 
 
 def written(folder: Path, count: int = 5, run_id: str = "r") -> None:
     with Store(folder) as store, RunLog(store, run_id) as log:
+        log.begin()
         for seq in range(count):
             log.record(event(seq, run_id=run_id))
             log.flush()
@@ -37,9 +52,8 @@ def test_both_sides_are_equal_at_the_end_of_a_run(tmp_path: Path) -> None:
                 log.record(item)
                 log.flush()
 
-        assert (
-            list(store.index("r").lines()) == journal_lines(store, "r") == [encode(item) for item in events]
-        )
+        assert list(store.index("r").lines()) == journal_lines(store, "r")
+        assert bare(journal_lines(store, "r")) == [encode(item) for item in events]
 
 
 def test_sqlite_is_never_ahead_of_the_journal(tmp_path: Path) -> None:
@@ -71,7 +85,7 @@ def test_a_deleted_sqlite_is_made_anew(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").unlink()
 
     with Store(tmp_path) as store:
-        assert list(store.index("r").lines()) == journal_lines(store, "r")
+        assert indexed_lines(store, "r") == journal_lines(store, "r")
 
 
 @pytest.mark.parametrize("kept", range(6))
@@ -83,27 +97,49 @@ def test_an_sqlite_that_lacks_lines_is_caught_up(tmp_path: Path, kept: int) -> N
     database.close()
 
     with Store(tmp_path) as store, RunLog(store, "r") as log:
+        log.recorded()
         log.record(event(5))
 
     with Store(tmp_path) as store:
-        assert (
-            list(store.index("r").lines())
-            == journal_lines(store, "r")
-            == [encode(event(n)) for n in range(6)]
-        )
+        assert list(store.index("r").lines()) == journal_lines(store, "r")
+        assert bare(journal_lines(store, "r")) == [encode(event(n)) for n in range(6)]
+    assert log.repair == Repair(indexed=5 - kept)
 
 
-def test_an_sqlite_that_is_ahead_of_a_journal_gives_way_to_it(tmp_path: Path) -> None:
+def test_lines_that_only_sqlite_holds_are_put_back_where_they_continue_the_journal(tmp_path: Path) -> None:
     written(tmp_path)
     path = tmp_path / "runs" / "r.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:2]) + whole.splitlines()[2][:9])
 
     with Store(tmp_path) as store, RunLog(store, "r") as log:
+        log.recorded()
+
+    assert path.read_bytes() == whole
+    assert log.repair == Repair(torn_bytes=9, restored=3)
+
+
+def test_an_sqlite_that_is_ahead_of_another_journal_gives_way_to_it(tmp_path: Path) -> None:
+    written(tmp_path)
+    written(tmp_path / "other", count=3)
+    lines = (tmp_path / "other" / "runs" / "r.jsonl").read_bytes().splitlines(keepends=True)
+    path = tmp_path / "runs" / "r.jsonl"
+    path.write_bytes(lines[0] + sealed_anew(event(1, step=7), lines[0]))
+
+    with Store(tmp_path) as store, RunLog(store, "r") as log:
+        log.recorded()
         log.record(event(2, step=7))
 
     with Store(tmp_path) as store:
         assert list(store.index("r").lines()) == journal_lines(store, "r")
         assert store.index("r").count() == 3
+    assert log.repair == Repair(dropped=5, indexed=2)
+
+
+def sealed_anew(item: ModelCompleted, before: bytes) -> bytes:
+    line = encode(item)
+    _, previous = unsealed(before.rstrip())
+    return sealed(line, chained(previous, line)) + b"\n"
 
 
 def test_a_run_begun_anew_under_an_old_id_leaves_nothing_of_the_old_one(tmp_path: Path) -> None:
@@ -113,11 +149,8 @@ def test_a_run_begun_anew_under_an_old_id_leaves_nothing_of_the_old_one(tmp_path
     written(tmp_path, count=2)
 
     with Store(tmp_path) as store:
-        assert (
-            list(store.index("r").lines())
-            == journal_lines(store, "r")
-            == [encode(event(n)) for n in range(2)]
-        )
+        assert list(store.index("r").lines()) == journal_lines(store, "r")
+        assert bare(journal_lines(store, "r")) == [encode(event(n)) for n in range(2)]
 
 
 @pytest.mark.parametrize("kept", [0, 1, 15, 100, 1000, 4096, 5000, 8192])
@@ -128,12 +161,12 @@ def test_an_sqlite_cut_short_is_caught_up_or_refused_in_one_line(tmp_path: Path,
 
     try:
         with Store(tmp_path) as store:
-            assert list(store.index("r").lines()) == journal_lines(store, "r")
+            assert indexed_lines(store, "r") == journal_lines(store, "r")
     except StoreError as error:
         assert "move it away, and it is made anew from runs/*.jsonl" in str(error)
         database.unlink()
         with Store(tmp_path) as store:
-            assert list(store.index("r").lines()) == journal_lines(store, "r")
+            assert indexed_lines(store, "r") == journal_lines(store, "r")
 
 
 def test_a_torn_last_line_never_enters_sqlite(tmp_path: Path) -> None:
@@ -143,7 +176,7 @@ def test_a_torn_last_line_never_enters_sqlite(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").unlink()
 
     with Store(tmp_path) as store:
-        assert store.index("r").count() == 5
+        assert len(indexed_lines(store, "r")) == 5
 
 
 def test_runs_do_not_mix(tmp_path: Path) -> None:
@@ -197,6 +230,7 @@ def test_a_summary_holds_only_as_long_as_the_log_does_not_grow(tmp_path: Path) -
         assert store.summary("r") == "five events"
 
         with RunLog(store, "r") as log:
+            log.recorded()
             log.record(event(5))
 
         assert store.summary("r") is None

@@ -8,6 +8,7 @@ import pytest
 
 from stepfold import AgentLoop
 from stepfold.engine.runtime.fork import CannotFork
+from stepfold.events.chain import unsealed
 from tests.engine.cli.projects import (
     BREAK,
     FINISH,
@@ -20,6 +21,7 @@ from tests.engine.cli.projects import (
     call,
     read,
 )
+from tests.house import edited
 
 REPLIES = (LOAD_FILES, "prose", VERIFY, REPAIR, VERIFY, FINISH)
 
@@ -49,7 +51,16 @@ def seq_of(trace: Path, kind: str, which: int = 0) -> int:
 
 
 def without_id(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name not in {"run_id", "source", "source_seq"}}
+    return {
+        name: value
+        for name, value in event.items()
+        if name not in {"run_id", "source", "source_seq", "chain"}
+    }
+
+
+def unsealed_lines(trace: Path) -> list[bytes]:
+    """The canonical bytes of the events: a seal also covers the first line, which names the source."""
+    return [unsealed(line)[0] for line in trace.read_bytes().splitlines()]
 
 
 def test_a_fork_that_changes_nothing_is_its_source_but_for_the_id(project: Project, source: Path) -> None:
@@ -58,10 +69,8 @@ def test_a_fork_that_changes_nothing_is_its_source_but_for_the_id(project: Proje
         result, trace = forked(project, source, "--at", at)
 
         assert list(result.json) == OUTCOME_KEYS
-        start, *rest = trace.read_bytes().splitlines()
-        assert rest == [
-            line.replace(run_id, trace.stem.encode(), 1) for line in source.read_bytes().splitlines()[1:]
-        ]
+        start, *rest = unsealed_lines(trace)
+        assert rest == [line.replace(run_id, trace.stem.encode(), 1) for line in unsealed_lines(source)[1:]]
         event = json.loads(start)
         assert (event["source"], event["source_seq"]) == (source.stem, at)
         assert without_id(event) == without_id(read(source)[0])
@@ -191,7 +200,7 @@ def test_a_fork_that_makes_no_sense_is_refused_in_one_line(
 
 
 def test_a_source_that_this_engine_would_decide_otherwise_is_refused(project: Project, source: Path) -> None:
-    source.write_bytes(source.read_bytes().replace(b'"row":"repair"', b'"row":"mended"', 1))
+    source.write_bytes(edited(source.read_bytes().replace(b'"row":"repair"', b'"row":"mended"', 1)))
 
     refused = project.ask("fork", source, "--at", len(read(source)), "--project", project.folder)
 
@@ -202,7 +211,7 @@ def test_a_run_cut_off_goes_on_in_its_fork(project: Project, source: Path) -> No
     cut = seq_of(source, "ToolStarted") + 1
     lines = source.read_bytes().splitlines(keepends=True)
     other = source.with_name("cut-off.jsonl")
-    other.write_bytes(b"".join(lines[:cut]).replace(source.stem.encode(), b"cut-off"))
+    other.write_bytes(edited(b"".join(lines[:cut]).replace(source.stem.encode(), b"cut-off")))
     model = project.script(*REPLIES)
 
     result, _ = forked(project, other, "--at", cut, "--model", model)

@@ -56,6 +56,7 @@ def test_an_edited_decision_is_shown_side_by_side(stepfold: Command, trace: Path
         "computed",
         "caused_by",
         "row",
+        "damaged",
     ]
     assert (verdict["verdict"], verdict["seq"], verdict["kind"]) == ("diverged", seq, "EvidenceRecorded")
     assert (verdict["field"], verdict["recorded"], verdict["computed"]) == ("passed", True, False)

@@ -1,5 +1,6 @@
 """Replay makes each decided event anew; the first difference is named, and nothing on disk makes it raise."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,7 @@ def test_the_verdicts_have_the_shapes_that_are_printed(tmp_path: Path) -> None:
         "computed": "complete",
         "caused_by": {"seq": 4, "kind": "ModelReplied", "key": "model:model-1:0"},
         "row": {"recorded": "other", "computed": "complete"},
+        "engine": {"recorded": "test", "this": version("stepfold")},
     }
     assert set(replay(written(tmp_path / "empty.jsonl", [])).as_json()) == {"trace", "verdict", "line", "why"}
     assert replay(tmp_path / "none.jsonl").verdict == "unreadable"

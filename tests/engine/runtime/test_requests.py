@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from stepfold import AgentHarness, tool
-from stepfold.engine.cli.show import fold_file, summary_of
+from stepfold.engine.cli.reading import fold_file
+from stepfold.engine.cli.show import summary_of
 from stepfold.engine.models.protocol import body
 from stepfold.engine.runtime.requests import recorded_request
 from stepfold.events.journal import read_log
@@ -49,7 +50,7 @@ def test_a_tool_calling_run_has_an_outcome_and_a_row_of_its_own(tmp_path: Path) 
     store = recorded(tmp_path)
     run_id = store.find("last")
 
-    result = outcome(fold_file(store.path_of(run_id), []))
+    result = outcome(fold_file(store.path_of(run_id)))
     row = summary_of(store, run_id)
 
     assert (result.finish, result.actions, result.summary) == ("completed", 1, "eight")

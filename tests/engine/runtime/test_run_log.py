@@ -8,6 +8,7 @@ import pytest
 from stepfold.engine.models.scripted import Script
 from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
+from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
 from stepfold.events.journal import LogError, read_log
 from stepfold.events.store import Store
@@ -15,7 +16,7 @@ from stepfold.events.vocabulary import AnyEvent, Unknown
 from tests.house import FINISH, LOAD, VERIFY, Hands, call, config, play
 
 _, EVENTS = play(config(), Hands([LOAD, call("change", x=1), VERIFY, FINISH]))
-LINES = [encode(event) for event in EVENTS]
+LINES = list(sealed_anew(encode(event) for event in EVENTS))
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def both_sides(store: Store) -> tuple[list[bytes], list[bytes]]:
-    written = [record.line for record in read_log(store.path_of("r")).records]
+    written = [record.written for record in read_log(store.path_of("r")).records]
     return written, list(store.index("r").lines())
 
 
@@ -56,10 +57,13 @@ def test_an_exception_on_the_way_loses_nothing_that_was_recorded(store: Store) -
 
 @pytest.mark.parametrize("cut", [1, 5, 17, len(LINES) - 1])
 def test_a_later_life_appends_to_both_sides(store: Store, cut: int) -> None:
-    for part in (EVENTS[:cut], EVENTS[cut:]):
-        with RunLog(store, "r") as log:
-            for event in part:
-                log.record(event)
+    with RunLog(store, "r") as log:
+        for event in EVENTS[:cut]:
+            log.record(event)
+    with RunLog(store, "r") as log:
+        log.recorded()
+        for event in EVENTS[cut:]:
+            log.record(event)
 
     assert both_sides(store) == (LINES, LINES)
 

@@ -1,0 +1,61 @@
+"""One digest over a project's files, for evidence to hold on to: it counts as long as they are the same.
+
+What git ignores and what tools keep for themselves (caches, environments, the store) is left out: a
+check may write there as it likes.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+from stepfold.engine.capabilities.context import CallContext
+from stepfold.engine.capabilities.searches import files_of_git
+from stepfold.engine.capabilities.searching import SKIPPED
+
+READ_AT_MOST = 1024 * 1024
+"""Bytes of a file that are read; a larger one counts by its size and its time of change."""
+
+APART = SKIPPED | {".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage", ".nyc_output"}
+
+
+async def fingerprint(context: CallContext, store: Path) -> str:
+    """The digest of the project's files as they are now: names, contents, and which may be executed.
+
+    `store` is where runs are recorded; if it lies in the project, it is no part of it.
+    """
+    known = await files_of_git(".", context)
+    return await asyncio.to_thread(_digest, context.workspace.root, known, store.resolve())
+
+
+def _digest(root: Path, known: Iterable[str] | None, store: Path) -> str:
+    whole = blake2b(digest_size=8)
+    for path in sorted(_walked(root) if known is None else known):
+        if APART.isdisjoint(Path(path).parts) and not (root / path).is_relative_to(store):
+            whole.update(os.fsencode(path) + b"\0" + _state(root / path))
+    return whole.hexdigest()
+
+
+def _walked(root: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in APART]
+        for name in names:
+            yield os.path.relpath(Path(folder) / name, root)
+
+
+def _state(path: Path) -> bytes:
+    """What of a file counts. Never raises: what can't be read is a state as well."""
+    try:
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            return b"link " + os.fsencode(path.readlink())
+        if not stat.S_ISREG(found.st_mode):
+            return b"special"
+        runs = b"x" if found.st_mode & stat.S_IXUSR else b"-"
+        if found.st_size > READ_AT_MOST:
+            return b"%c%d %d" % (runs, found.st_size, found.st_mtime_ns)
+        return runs + blake2b(path.read_bytes(), digest_size=8).digest()
+    except OSError as error:
+        return b"unreadable %d" % (error.errno or 0)

@@ -1,0 +1,109 @@
+"""A run killed before, inside and after any of its writes is resumed: nothing recorded is lost or run twice.
+
+Each death is real: a forked process sends itself SIGKILL from within the write.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from stepfold import AgentLoop, replay
+from stepfold.engine.models.scripted import Script
+from stepfold.events import vocabulary as v
+from stepfold.events.configuration import CheckSpec
+from stepfold.events.integrity import check
+from stepfold.events.journal import Journal, read_log
+from tests.engine.cli.projects import FINISH, VERIFY, call, load
+
+COMMANDS = ("echo one >> ran", "echo two >> ran")
+REPLIES = (
+    load("fs.read", "fs.write", "shell.run"),
+    call("shell.run", command=COMMANDS[0]),
+    call("fs.write", path="calc.py", content="a + b\n"),
+    call("fs.read", path="calc.py"),
+    "prose",
+    call("shell.run", command=COMMANDS[1]),
+    VERIFY,
+    FINISH,
+)
+EVENTS = 60
+"""At least so many events are written by the run, and so many deaths are died."""
+
+CHECK = CheckSpec("fixed", "grep -q 'a + b' calc.py")
+
+
+def loop_in(project: Path) -> AgentLoop:
+    replies = b"\n".join(json.dumps({"text": reply}).encode() for reply in REPLIES)
+    return AgentLoop(
+        model=Script.parse(replies), project=project, checks=(CHECK,), sandbox="none", memory=False
+    )
+
+
+def lives(project: Path, events: int, torn: float) -> None:
+    """A first life that dies with this many events written, and this part of the next."""
+    whole_append = Journal.append
+    written = 0
+
+    def append(journal: Journal, batch: bytes) -> None:
+        nonlocal written
+        lines = batch.splitlines(keepends=True)
+        if written + len(lines) > events:
+            rest = events - written
+            last = lines[rest]
+            os.write(journal._file, b"".join(lines[:rest]) + last[: int(len(last) * torn)])
+            os.kill(os.getpid(), signal.SIGKILL)
+        written += len(lines)
+        whole_append(journal, batch)
+
+    Journal.append = append  # type: ignore[method-assign]
+    loop_in(project).run("make a + b", run_id="r")
+
+
+def killed(project: Path, events: int, torn: float) -> bool:
+    """Whether the first life came that far, in a project of its own."""
+    shutil.rmtree(project, ignore_errors=True)
+    project.mkdir()
+    life = multiprocessing.get_context("fork").Process(target=lives, args=(project, events, torn))
+    life.start()
+    life.join()
+    return life.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("torn", [0.0, 0.5], ids=["at its boundary", "half way"])
+def test_a_run_killed_at_any_event_is_resumed_whole(tmp_path: Path, torn: float) -> None:
+    project = tmp_path / "project"
+    path = project / ".stepfold" / "runs" / "r.jsonl"
+    events = 1
+    while killed(project, events, torn):
+        recorded = path.read_bytes()
+        whole = recorded[: recorded.rfind(b"\n") + 1]
+
+        outcome = loop_in(project).resume("r")
+
+        assert (outcome.finish, outcome.steps) == ("completed", len(REPLIES))
+        assert path.read_bytes().startswith(whole)
+        _assert_sound(project, path)
+        events += 1
+    assert events >= EVENTS
+
+
+def _assert_sound(project: Path, path: Path) -> None:
+    events = [record.event for record in read_log(path).records]
+    results = Counter(e.key for e in events if isinstance(e, v.ToolReturned | v.ToolErred | v.EffectLost))
+    assert set(results.values()) <= {1}
+    ran = Counter((project / "ran").read_text().split() if (project / "ran").exists() else ())
+    lost = sum(isinstance(event, v.EffectLost) for event in events)
+    assert max(ran.values(), default=0) <= 1
+    # Not at all, where the process died between the intent and the command: the model is told.
+    assert len(ran) + lost >= len(COMMANDS)
+    assert replay(path).verdict == "identical"
+    with loop_in(project).store as store:
+        found = check(path, store.index("r"))
+    assert found.verdict == "whole"
+    assert found.store == "agrees" or found.store.startswith("lacks")
