@@ -50,9 +50,9 @@ class Manifest(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class Rule(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line of a policy, of commands or of capabilities: `verdict` is `allow` or `deny`."""
+    """One line of a policy, of commands or of capabilities, in order; `ask` leaves it to a person."""
 
-    verdict: Literal["allow", "deny"]
+    verdict: Literal["allow", "deny", "ask"]
     pattern: str
 
 
@@ -109,6 +109,8 @@ class GoalConfig(
 
     `wording` is the version of the engine's own sentences (transcript, framing, repair): a fold
     renders them by the version a run was made with, so that new wording never rewrites an old run.
+    `chat`: a person is there, who approves and speaks; `max_steps` are those of one turn.
+    `depth` counts the runs above a worker's, and at `worker_depth` a run may dispatch none itself.
     """
 
     goal: str
@@ -118,6 +120,9 @@ class GoalConfig(
     max_steps: int = 12
     model_request_timeout: float = 120.0
     worker_slots: int = 0
+    worker_depth: int = 0
+    depth: int = 0
+    chat: bool = False
     context_window: int = 262_000
     verification: Literal["commands", "manual"] = "commands"
     checks: tuple[CheckSpec, ...] = ()

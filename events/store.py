@@ -90,6 +90,9 @@ class Store:
         ids = self.run_ids()
         if text in ids:
             return text
+        # A run that another one started has the other's id, a dot and its place: it is asked for whole.
+        roots = set(ids)
+        ids = [run_id for run_id in ids if "." not in run_id or run_id.partition(".")[0] not in roots]
         if text == "last" and ids:
             return max(ids, key=lambda run_id: (self.path_of(run_id).stat().st_mtime_ns, run_id))
         found = [run_id for run_id in ids if text and run_id.startswith(text)]

@@ -264,9 +264,31 @@ class CancelRequested(Observed, frozen=True, gc=False, omit_defaults=True, kw_on
 
 
 class UserAnswered(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """The answer to `ask_user`."""
+    """The answer to `ask_user`; in a chat, what the person says next."""
 
     text: str
+
+
+class UserLoaded(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """The person of a chat loaded capabilities themselves."""
+
+    names: tuple[str, ...]
+
+
+class ApprovalAnswered(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Whether a person lets a call run. `text` is what they said, or why nobody was asked."""
+
+    approved: bool
+    text: str = ""
+
+
+class CallUndone(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A person took back what a call did to a file. `call` is the call's key, `what` was done about it."""
+
+    call: str
+    name: str
+    path: str
+    what: str
 
 
 # --- decided, both loops ----------------------------------------------------------------------------
@@ -451,6 +473,25 @@ class FinishRejected(Decided, frozen=True, gc=False, omit_defaults=True, kw_only
 
     call_id: str
     unmet: tuple[str, ...]
+
+
+class ApprovalAsked(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A call waits for a person's yes, by a `rule` of the policy. `key` is that of the answer.
+
+    `arguments` only where what would run differs from what the model wrote.
+    """
+
+    call_id: str
+    name: str
+    rule: str
+    key: str
+    arguments: Raw = NULL
+
+
+class TurnEnded(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """In a chat, `finish` ends the turn and not the run: its summary is the answer to the person."""
+
+    call_id: str
 
 
 class UserAsked(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -650,6 +691,9 @@ ObservedEvent = (
     | SteeringReceived
     | CancelRequested
     | UserAnswered
+    | UserLoaded
+    | ApprovalAnswered
+    | CallUndone
 )
 DecidedEvent = (
     ModelStarted
@@ -674,6 +718,8 @@ DecidedEvent = (
     | GuardTripped
     | FinishAccepted
     | FinishRejected
+    | ApprovalAsked
+    | TurnEnded
     | UserAsked
     | RunResumed
     | RunFinished

@@ -59,10 +59,19 @@ class Wait(Struct, frozen=True, gc=False):
     until: int
 
 
+class AskApproval(Struct, frozen=True, gc=False):
+    """Ask a person whether a call may run, with exactly these arguments (JSON)."""
+
+    key: str
+    name: str
+    rule: str
+    arguments: bytes
+
+
 class Listen(Struct, frozen=True, gc=False):
     """Somebody may answer or resume; a shell with nobody there returns."""
 
     key: str
 
 
-Effect = AskModel | CallTool | RunCheck | RecallMemory | CallHook | Wait | Listen
+Effect = AskModel | CallTool | RunCheck | RecallMemory | CallHook | Wait | AskApproval | Listen

@@ -5,8 +5,12 @@ from msgspec import Raw, Struct
 
 from stepfold.events.configuration import CheckSpec, GoalConfig
 from stepfold.events.vocabulary import (
+    NULL,
     ActionParsed,
     ActionRejected,
+    ApprovalAnswered,
+    ApprovalAsked,
+    CallUndone,
     CapabilitiesFound,
     CapabilitiesLoaded,
     CheckReturned,
@@ -26,21 +30,29 @@ from stepfold.events.vocabulary import (
     RunResumed,
     ToolCall,
     ToolCompleted,
+    ToolErred,
     ToolFailed,
     ToolRejected,
+    ToolReturned,
+    ToolStarted,
+    TurnEnded,
     UserAnswered,
     UserAsked,
+    UserLoaded,
     WorkspaceChanged,
 )
 from stepfold.projections import fold_repeats as repeats
-from stepfold.projections import transcript
+from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
-from stepfold.projections.effects import Listen, RecallMemory, RunCheck
+from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
 from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot
 
 LISTEN = "user"
 """The key of the effect that waits for a person."""
+
+WORKER = "worker_dispatch"
+"""The name of the calls that a worker answers: a run of its own."""
 
 COMPACTED_LINE_CHARACTERS = 200
 
@@ -146,7 +158,7 @@ def action_rejected(run: Run, event: ActionRejected) -> None:
     if event.repair.text:
         goal.texts[event.repair.digest] = event.repair.text
     run.history.append(Message("assistant", run.reply, tool_call_id=event.call_id))
-    goal.transcript.append(transcript.rejected_line(event.call_id, event.error, event.detail))
+    goal.transcript.append(transcript.rejected_line(event.call_id, event.error))
     goal.pending = (event.call_id, len(goal.transcript))
     goal.transcript.append(goal.texts.get(event.repair.digest, event.detail))
 
@@ -165,7 +177,27 @@ def capabilities_loaded(run: Run, event: CapabilitiesLoaded) -> None:
 def tool_rejected(run: Run, event: ToolRejected) -> None:
     """The call did not run."""
     repeats.rejected(run, event.name, event.hop, event.reason)
+    run.goal.approval = None
+    if run.slots:
+        run.due.pop(approval_key(run.slots[0]), None)
     run.goal.transcript.append(transcript.refused_line(event.name, event.hop, event.reason))
+
+
+def approval_key(slot: Slot) -> str:
+    """The key of the question whether a call may run."""
+    return f"approval:{slot.key.removeprefix('tool:')}"
+
+
+def approval_asked(run: Run, event: ApprovalAsked) -> None:
+    """The call waits for a person's yes."""
+    written = run.slots[0].arguments if run.slots else b"{}"
+    arguments = written if event.arguments is NULL else bytes(event.arguments)
+    run.due[event.key] = AskApproval(event.key, event.name, event.rule, arguments)
+
+
+def approval_answered(run: Run, event: ApprovalAnswered) -> None:
+    """The answer waits to be taken up."""
+    run.goal.approval = event
 
 
 def called(action: Action) -> tuple[str, bytes]:
@@ -190,17 +222,44 @@ def _said(action: Action | None) -> _Said:
         return _Said()
 
 
-def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
-    """The result is observed; a call that changes the workspace makes older evidence stale."""
-    if not run.slots:
+def tool_started(run: Run, event: ToolStarted) -> None:
+    """A call is due. A worker's may go on beside the steps that follow."""
+    fold_shared.tool_started(run, event)
+    run.goal.approval = None
+    if event.name != WORKER:
         return
-    slot = run.slots[0]
+    goal = run.goal
+    goal.workers += run.slots
+    run.slots = []
+    if config_of(run).worker_slots > 1:
+        goal.transcript.append(transcript.dispatched_line(event.call_id))
+
+
+def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
+    """The result is observed; a call that changes the workspace makes older evidence stale.
+
+    A worker counts as one that does, for its calls are not in this log.
+    """
+    slot = fold_shared.slot_of(run, event.key)
+    if slot is None:
+        return
+    goal = run.goal
     run.due.pop(slot.key, None)
     manifest = run.manifests.get(slot.name)
-    if manifest is not None and manifest.mutates:
-        run.goal.mutations += 1
-    repeats.call_ended(run, event)
-    run.goal.transcript.append(transcript.result_lines(slot.name, slot.landed, event.error))
+    if slot.name == WORKER or (manifest is not None and manifest.mutates):
+        goal.mutations += 1
+        goal.changes.append((slot.key, slot.name))
+    repeats.call_ended(run, slot, event)
+    lines = transcript.result_lines(slot.name, slot.landed, event.error)
+    goal.transcript.append(lines)
+    if slot.name != WORKER:
+        return
+    goal.workers.remove(slot)
+    if isinstance(slot.landed, ToolReturned | ToolErred):
+        run.usage = run.usage.plus_child(slot.landed.child)
+    if goal.pending is None:
+        # No call of this step will carry it to the model: it landed while the run waited for a person.
+        run.history.append(Message("user", lines))
 
 
 def check_started(run: Run, event: CheckStarted) -> None:
@@ -260,6 +319,8 @@ def guard_tripped(run: Run, event: GuardTripped) -> None:
             run.goal.transcript.append(transcript.VERIFY_GUARD)
         case "search_repeats":
             run.goal.transcript.append(transcript.SEARCH_GUARD)
+        case "turn_spent":
+            run.goal.summary = f"all {config_of(run).max_steps} steps of this turn are used up"
         case "steps_spent":
             run.status = "step_cap"
         case guard if guard in repeats.GUARDS:
@@ -279,6 +340,30 @@ def finish_rejected(run: Run, event: FinishRejected) -> None:
     """The model reads which checks are unmet."""
     repeats.rejected(run, "finish", *event.unmet)
     run.goal.transcript.append(transcript.finish_rejected_line(event.unmet))
+
+
+def turn_ended(run: Run, event: TurnEnded) -> None:
+    """The summary is what the person reads."""
+    goal = run.goal
+    goal.summary = _said(goal.action).summary
+    goal.transcript.append(f"answered: {goal.summary}")
+
+
+def user_loaded(run: Run, event: UserLoaded) -> None:
+    """What the person loaded may be called, as far as it exists."""
+    names = [name for name in event.names if name in run.manifests]
+    run.goal.loaded.update(dict.fromkeys(names))
+    run.goal.transcript.append(f"user loaded: {', '.join(names)}")
+
+
+def call_undone(run: Run, event: CallUndone) -> None:
+    """The model reads that its change is gone; what was verified before is stale."""
+    goal = run.goal
+    goal.changes = [change for change in goal.changes if change[0] != event.call]
+    goal.mutations += 1
+    line = f"user undid {event.name}: {event.what} {event.path}"
+    goal.transcript.append(line)
+    run.history.append(Message("user", line))
 
 
 def user_asked(run: Run, event: UserAsked) -> None:
@@ -302,6 +387,10 @@ def run_resumed(run: Run, event: RunResumed) -> None:
     goal.verdict = ""
     goal.summary = ""
     run.status = ""
+    if config_of(run).chat:
+        # What stopped the last turn, be it the person or the model's server, does not stop this one.
+        run.cancel, run.fault, run.fault_detail = False, "", ""
+        goal.turn_step = run.step
     goal.transcript.append(f"user: {answer}")
     run.history.append(Message("user", answer))
 

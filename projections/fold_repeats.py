@@ -5,7 +5,7 @@ import re
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.vocabulary import ToolCompleted, ToolFailed, ToolReturned
 from stepfold.projections.digest import digest_of
-from stepfold.projections.state import Action, GoalState, Run
+from stepfold.projections.state import Action, GoalState, Run, Slot
 
 LONGEST_CYCLE = 6
 CALLS_AT_MOST = 8
@@ -28,11 +28,11 @@ def rejected(run: Run, *what: str) -> None:
         run.goal.rejection = digest_of("\x1f".join(what))
 
 
-def call_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
+def call_ended(run: Run, slot: Slot, event: ToolCompleted | ToolFailed) -> None:
     """Count a failing call by what it was and how it failed; a success that may have helped clears all."""
-    if not isinstance(run.config, GoalConfig) or not run.config.guards.failure or not run.slots:
+    if not isinstance(run.config, GoalConfig) or not run.config.guards.failure:
         return
-    slot, goal = run.slots[0], run.goal
+    goal = run.goal
     call = digest_of(f"{slot.name}\x1f{slot.arguments!r}")
     if not event.error:
         manifest = run.manifests.get(slot.name)

@@ -33,6 +33,7 @@ def run_started(run: Run, event: RunStarted) -> None:
     config = event.config
     run.run_id = event.run_id
     run.parent = event.parent
+    run.source, run.source_seq = event.source, event.source_seq
     run.engine = event.engine
     run.config = config
     run.started_ts = event.ts
@@ -164,8 +165,8 @@ def tool_landed(run: Run, event: ToolReturned | ToolErred | EffectLost) -> None:
 
 
 def slot_of(run: Run, key: str) -> Slot | None:
-    """The call of this turn with that key."""
-    for slot in run.slots:
+    """The call with that key: one of this turn, or of a worker that an earlier one dispatched."""
+    for slot in (*run.slots, *run.goal.workers):
         if slot.key == key:
             return slot
     return None

@@ -23,9 +23,12 @@ STATUSES: dict[str, Finish] = {
     "cancelled": "cancelled",
     "failed": "failed",
     "unfinished": "failed",
+    "running": "failed",
+    "interrupted": "failed",
 }
 """Every status of a run, and the finish that it comes under. `step_cap` has no terminal event;
-`unfinished` is a log that simply stops: the run goes on elsewhere, or its process died."""
+`unfinished` is a log that simply stops. Who looks at the machine too, and not only at the log, calls that
+`running` or `interrupted`."""
 
 EXIT_CODES: dict[Finish, int] = {
     "completed": 0,

@@ -52,6 +52,7 @@ SHARED: Reducers = {
 }
 
 GOAL: Reducers = {
+    v.ToolStarted: goal.tool_started,
     v.ToolCompleted: goal.tool_ended,
     v.ToolFailed: goal.tool_ended,
     v.ProfileInferred: goal.profile_inferred,
@@ -74,6 +75,11 @@ GOAL: Reducers = {
     v.FinishRejected: goal.finish_rejected,
     v.UserAsked: goal.user_asked,
     v.UserAnswered: goal.user_answered,
+    v.UserLoaded: goal.user_loaded,
+    v.ApprovalAsked: goal.approval_asked,
+    v.ApprovalAnswered: goal.approval_answered,
+    v.CallUndone: goal.call_undone,
+    v.TurnEnded: goal.turn_ended,
     v.RunResumed: goal.run_resumed,
     v.RunFinished: goal.run_finished,
 }

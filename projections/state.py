@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stepfold.events.configuration import Config, GoalConfig, Manifest
 from stepfold.events.vocabulary import (
+    ApprovalAnswered,
     CheckReturned,
     Command,
     EffectLost,
@@ -185,12 +186,18 @@ class HarnessState(Accumulator):
 
 
 class GoalState(Accumulator):
-    """What only the strict goal loop needs."""
+    """What only the strict goal loop needs.
+
+    `workers` are the calls whose workers have not been collected; `changes` the key and the name of each
+    call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
+    """
 
     __slots__ = (
         "action",
         "actions",
         "answer",
+        "approval",
+        "changes",
         "check_landed",
         "checked",
         "checks_run",
@@ -218,7 +225,9 @@ class GoalState(Accumulator):
         "system_digest",
         "texts",
         "transcript",
+        "turn_step",
         "verdict",
+        "workers",
     )
 
     def __init__(self) -> None:
@@ -253,6 +262,10 @@ class GoalState(Accumulator):
         self.verdict = ""
         self.summary = ""
         self.answer: str | None = None
+        self.workers: list[Slot] = []
+        self.approval: ApprovalAnswered | None = None
+        self.changes: list[tuple[str, str]] = []
+        self.turn_step = 0
 
 
 class Run(Accumulator):
@@ -287,6 +300,8 @@ class Run(Accumulator):
         "run_id",
         "seq",
         "slots",
+        "source",
+        "source_seq",
         "started_ts",
         "state",
         "status",
@@ -300,6 +315,8 @@ class Run(Accumulator):
     def __init__(self) -> None:
         self.run_id = ""
         self.parent = ""
+        self.source = ""
+        self.source_seq = 0
         self.engine = ""
         self.fork_seq = -1
         self.fork_config: Config | None = None

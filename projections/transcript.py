@@ -30,9 +30,9 @@ def action_line(call_id: str, name: str, arguments: str) -> str:
     return f"{call_id} {name} {arguments}"
 
 
-def rejected_line(call_id: str, error: str, detail: str) -> str:
-    """That the reply was no action."""
-    return f"{call_id} rejected as {error}: {detail}"
+def rejected_line(call_id: str, error: str) -> str:
+    """That the reply was no action; what the model reads about it, the detail first, comes below."""
+    return f"{call_id} rejected as {error}"
 
 
 def found_lines(names: Sequence[str], manifests: dict[str, Manifest]) -> str:
@@ -75,6 +75,11 @@ def result_lines(name: str, landed: ToolReturned | ToolErred | EffectLost | None
             )
         case _:
             return f"{name} failed ({error})"
+
+
+def dispatched_line(call_id: str) -> str:
+    """That a worker is at work while the run goes on."""
+    return f"worker_dispatch: the worker of {call_id} has started; its outcome follows when it ends"
 
 
 WORKSPACE_CHANGED = "the project's files were changed from outside: earlier checks no longer count"

@@ -18,7 +18,7 @@ from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.run_log import MemoryLog
 from stepfold.events.chain import sealed_anew, unsealed
 from stepfold.events.codec import encode
-from stepfold.events.configuration import CheckSpec, GoalConfig, Manifest, Retry
+from stepfold.events.configuration import CheckSpec, GoalConfig, Manifest, Retry, Rule
 from stepfold.events.journal import Recorded
 from stepfold.events.vocabulary import (
     BLANK,
@@ -82,6 +82,21 @@ LOAD = load("look", "change")
 VERIFY = action("verify")
 FINISH = action("finish", summary="all done")
 ASK = action("ask_user", question="which parser?")
+WORKERS: dict[str, Any] = {"worker_slots": 1, "worker_depth": 1, "checks": ()}
+CHAT: dict[str, Any] = {"chat": True, "checks": ()}
+SHELL = Manifest(
+    name="shell.run",
+    description="runs",
+    schema=Raw(b'{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}'),
+    mutates=True,
+    aliases=(("cmd", "command"),),
+)
+ASKING: dict[str, Any] = {
+    **CHAT,
+    "manifests": (SHELL,),
+    "policy": (Rule("ask", "rm"),),
+    "sandbox_required": False,
+}
 REMEMBER = action("memory_write", text="tests live in tests/")
 WORKER = action("worker_dispatch", task="count the tests")
 PROSE = "I think we should look first."
@@ -169,6 +184,7 @@ _ANSWERS: dict[str, tuple[str, ...]] = {
     "MemoryRecalled": ("memory",),
     "WaitEnded": ("wait:",),
     "UserAnswered": ("user",),
+    "ApprovalAnswered": ("approval:",),
 }
 
 

@@ -18,7 +18,9 @@ from stepfold.engine.capabilities.policy import judge, judge_name
 from stepfold.engine.contract.schemas import compile_schema
 from stepfold.events.configuration import Manifest, Rule
 
-Hop = Literal["name", "arguments", "gate", "schema", "dispatch", "paths", "policy", "sandbox", "network"]
+Hop = Literal[
+    "name", "arguments", "gate", "schema", "dispatch", "paths", "policy", "approval", "sandbox", "network"
+]
 
 CONFINED = frozenset({"fs.list", "fs.read", "fs.search", "fs.write", "fs.patch", "git.diff"})
 WRITING = frozenset({"fs.write", "fs.patch"})
@@ -35,12 +37,16 @@ _JOINT = re.compile(r"[\s_./:\-]+")
 
 
 class Admitted(Struct, frozen=True):
-    """A call that may run. `arguments` is the canonical JSON of what will run, `notes` what was changed."""
+    """A call that may run. `arguments` is the canonical JSON of what will run, `notes` what was changed.
+
+    `asks` is the rule of the policy that wants a person's yes first; empty when none does.
+    """
 
     name: str
     arguments: bytes
     changed: bool = False
     notes: tuple[str, ...] = ()
+    asks: str = ""
 
 
 class Refused(Struct, frozen=True):
@@ -62,12 +68,13 @@ def admit(
     sandbox_required: bool,
     network: bool,
     tool_policy: Sequence[Rule] = (),
+    attended: bool = False,
 ) -> Admitted | Refused:
     """Take one capability call through every hop; the first that objects decides.
 
     `manifests` are all loadable capabilities by name, `loaded` those the run has loaded, `sandbox`
     the backend this process found (empty when there is none), `network` whether the config lets
-    calls reach the network.
+    calls reach the network, `attended` whether a person is there to approve.
 
     A name that nobody knows passes by the gate and the schema, and is refused by `dispatch`, which
     lists the names there are: to tell a model to load it would be a lie.
@@ -89,7 +96,7 @@ def admit(
         or _schema(known, values, manifest)
         or _paths(known, values)
         or _tool_policy(known, tool_policy)
-        or _policy(known, values, policy)
+        or _policy(known, values, policy, attended)
         or _sandbox(known, sandbox, sandbox_required)
         or _network(manifest, network)
     )
@@ -100,7 +107,8 @@ def admit(
         return Refused(known, "arguments", "the arguments hold a number or a character that JSON can't carry")
     if known != name:
         notes = (f"name {name!r} read as {known!r}", *notes)
-    return Admitted(known, canonical, changed=bool(notes), notes=notes)
+    asks = judge(values["command"], policy).asks if known == "shell.run" and attended else ""
+    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=asks)
 
 
 def normal_name(name: str, manifests: Mapping[str, Manifest]) -> str | Refused:
@@ -178,10 +186,13 @@ def _paths(name: str, values: Mapping[str, Any]) -> Refused | None:
     return None
 
 
-def _policy(name: str, values: Mapping[str, Any], policy: Sequence[Rule]) -> Refused | None:
+def _policy(name: str, values: Mapping[str, Any], policy: Sequence[Rule], attended: bool) -> Refused | None:
     if name != "shell.run":
         return None
     verdict = judge(values["command"], policy)
+    if verdict.asks and not attended:
+        reason = f"the rule {verdict.asks!r} leaves it to a person, and nobody is there: do it another way"
+        return Refused(name, "approval", reason)
     return None if verdict.allowed else Refused(name, "policy", verdict.why)
 
 

@@ -24,11 +24,15 @@ COMMAND_LIMIT = 2_000
 
 
 class Verdict(Struct, frozen=True):
-    """What the rules say. `rule` is the pattern that decided (empty when none did), `why` for the model."""
+    """What the rules say. `rule` is the pattern that decided (empty when none did), `why` for the model.
+
+    `asks` is the pattern that allows it only with a person's yes.
+    """
 
     allowed: bool
     rule: str = ""
     why: str = ""
+    asks: str = ""
 
 
 def judge(command: str, rules: Sequence[Rule]) -> Verdict:
@@ -41,7 +45,9 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
     A pattern is words, matched from the first on: `git push` matches `git push origin`. A `*` stands
     for any characters within a word, and a `*` word for one word.
 
-    The two verdicts read alike and differ where a command leaves doubt. `deny` takes the doubt: flags
+    An `ask` rule allows what it matches, if a person says yes; one such command asks for the whole line.
+
+    The verdicts read alike and differ where a command leaves doubt. `deny` and `ask` take the doubt: flags
     count in any order, joined or apart (`rm -rf` matches `rm -r x -f`), options in front of a word
     are passed over (`git -C x push`), and a word that the shell computes matches anything. `allow`
     doesn't: words count as they stand, and a computed word is matched by a `*` word alone. A program
@@ -61,6 +67,7 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
         return Verdict(
             False, "", "an expansion that can set a variable is covered by no allow rule: write the value out"
         )
+    asks = ""
     for part, wraps in parts:
         setting = governing_assignment(part) if listed else ""
         if setting:
@@ -71,8 +78,9 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
         verdict = _judge_one(words, rules, listed=listed and not wraps)
         if not verdict.allowed:
             return verdict
+        asks = asks or verdict.asks
         last = verdict if verdict.rule else last
-    return last
+    return Verdict(True, asks or last.rule, asks=asks)
 
 
 def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
@@ -132,6 +140,8 @@ def _judge_one(command: Command, rules: Sequence[Rule], *, listed: bool) -> Verd
             return Verdict(
                 False, rule.pattern, f"{shown!r} is denied by the rule {rule.pattern!r}: do it another way"
             )
+        if rule.verdict == "ask" and _could_match(command, pattern):
+            return Verdict(True, rule.pattern, asks=rule.pattern)
         if rule.verdict == "allow" and _matches(command, pattern):
             return Verdict(True, rule.pattern)
     if not listed:

@@ -1,5 +1,6 @@
 """The command `stepfold`: its commands by name, loaded when called, and the one place that reports errors."""
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -13,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "See the main job run: a failing test, a small model's replies, a verified finish.",
     ),
     "run": ("run:run", "Work towards a goal in a project, one strict action a step."),
+    "chat": ("chat:chat", "A conversation about a project, recorded like any run."),
     "resume": ("run:resume", "Go on with a run after a crash or a question."),
     "parse": ("parse:parse", "Check a model's reply against the strict action contract."),
     "runs": ("show:runs", "List the runs of the store."),
@@ -53,11 +55,17 @@ class LazyGroup(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """Run the command. Whoever reads our output may stop at any time; click would call that an error."""
         try:
-            return super().invoke(context)
+            code = super().invoke(context)
+            sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes once more when it exits, and would complain again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence_stdout()
             return 0
+        except OSError as error:
+            if error.filename or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+                raise
+            _silence_stdout()
+            raise OutputLost(f"the output can't be written: {error.strerror}; free some space") from error
+        return code
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The names and their lines, without importing anything."""
@@ -94,6 +102,15 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"stepfold: {_one_line(error)}", err=True)
         sys.exit(_code_of(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+class OutputLost(Exception):
+    """Whoever asked can't be told: their disk is full."""
+
+
+def _silence_stdout() -> None:
+    """Python flushes once more when it exits, and would complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_usage(error: click.ClickException) -> None:

@@ -35,6 +35,11 @@ def note(text: str = "", **style: object) -> None:
     click.echo(click.style(visible(text), **style) if style else visible(text), err=True)  # type: ignore[arg-type]
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def raw(data: bytes) -> None:
     """Bytes, exactly, on stdout."""
     sys.stdout.flush()

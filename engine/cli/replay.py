@@ -72,7 +72,7 @@ def trace_files(traces: Sequence[str], store: str | None) -> list[Path]:
     for trace in traces:
         path = Path(trace)
         if path.is_dir():
-            found.extend(sorted(path.rglob("*.jsonl")))
+            found.extend(_below(path))
         elif path.exists() or path.suffix == ".jsonl" or not store_folder(store).is_dir():
             found.append(path)
         else:
@@ -81,6 +81,16 @@ def trace_files(traces: Sequence[str], store: str | None) -> list[Path]:
     if not found:
         raise click.UsageError(f"no *.jsonl below {', '.join(traces)}")
     return found
+
+
+def _below(folder: Path) -> list[Path]:
+    """The traces in a folder, however deep. What may not be looked into, or is gone again, is passed over."""
+    return sorted(
+        path
+        for where, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(".jsonl") and (path := Path(where, name)).is_file()
+    )
 
 
 def _show(verdict: Replay) -> None:

@@ -6,17 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
+from stepfold.engine.cli.liveness import is_being_written
 from stepfold.engine.cli.narration import narrator
-from stepfold.engine.cli.output import note, say, store_folder
+from stepfold.engine.cli.output import counted, note, say, store_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.agent_loop import AgentLoop
+from stepfold.engine.runtime.reopen import refuse_ended
+from stepfold.engine.runtime.run_log import Watch
 from stepfold.engine.runtime.settings import Settings, SettingsError, read_settings
+from stepfold.events.journal import records_of
 from stepfold.events.store import Store
+from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.fold_repeats import GUARDS
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
+from stepfold.projections.outcome import outcome as outcome_of
+from stepfold.projections.run import fold
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 _JSON = click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
@@ -73,6 +81,11 @@ def resume(
     settings = read_settings(folder)
     with Store(store_folder(store, folder)) as opened:
         found = opened.find(run_id)
+        # First what the log says: who asks for an ended run needs no model to be told so.
+        recorded = fold(record.event for record in records_of(opened.path_of(found), []))
+        refuse_ended(recorded)
+        if answer is None and LISTEN in recorded.due:
+            return report(outcome_of(recorded), opened, for_machines)
         loop = loop_of(settings, folder, chosen_model(model, settings), opened, None, None)
         return report(loop.resume(found, answer=answer), opened, for_machines)
 
@@ -125,6 +138,7 @@ def loop_of(
     store: Store,
     max_steps: int | None,
     profile: str | None,
+    watch: Watch | None = None,
 ) -> AgentLoop:
     """The loop that a project's settings and the command's options describe."""
     return AgentLoop(
@@ -133,6 +147,7 @@ def loop_of(
         max_steps=max_steps or settings.loop.max_steps,
         model_request_timeout=settings.loop.model_request_timeout,
         worker_slots=settings.loop.worker_slots,
+        worker_depth=settings.loop.worker_depth,
         context_window=settings.loop.context_window,
         checks=settings.check_specs() or None,
         profile=profile or settings.loop.profile,
@@ -149,7 +164,7 @@ def loop_of(
         web=settings.web_limits(),
         readable=settings.readable(),
         servers=settings.servers(),
-        watch=narrator(sys.stderr.isatty()),
+        watch=watch or narrator(sys.stderr.isatty()),
     )
 
 
@@ -167,6 +182,20 @@ def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:
     return EXIT_CODES[outcome.finish]
 
 
+OPEN = ("running", "interrupted")
+"""What the status of an unfinished run is to somebody who looks at it."""
+
+
+def open_status(trace: Path) -> str:
+    """Whether the process of an unfinished run is still at work on it."""
+    return OPEN[0] if is_being_written(trace) else OPEN[1]
+
+
+def as_it_stands(result: LoopOutcome, trace: Path) -> LoopOutcome:
+    """The outcome of a recorded run as of now: a log that simply stops is running, or interrupted."""
+    return replace(result, status=open_status(trace)) if result.status == "unfinished" else result
+
+
 def outcome_json(outcome: LoopOutcome, trace: Path, store: Store | None) -> dict[str, Any]:
     """The object that `run`, `resume`, `demo` and `show` print with `--json`."""
     return {**outcome.as_json(), "trace": str(trace), "store": str(store.folder) if store else ""}
@@ -177,12 +206,14 @@ _COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}
 
 def show_outcome(outcome: LoopOutcome) -> None:
     """What people read first: why did it end?"""
-    say(f"{outcome.finish:<9} {_why(outcome)}", fg=_COLOURS.get(outcome.finish, "yellow"), bold=True)
+    word = outcome.status if outcome.status in OPEN else outcome.finish
+    say(f"{word:<9} {_why(outcome)}", fg=_COLOURS.get(word, "yellow"), bold=True)
     if outcome.summary:
         say(f"summary   {outcome.summary}")
     usage = outcome.usage
     say(
-        f"steps     {outcome.steps} ({outcome.actions} actions, {outcome.rejected} rejected replies, "
+        f"steps     {outcome.steps} ({counted(outcome.actions, 'action', 'actions')}, "
+        f"{counted(outcome.rejected, 'rejected reply', 'rejected replies')}, "
         f"{usage.input_tokens} + {usage.output_tokens} tokens{' estimated' if usage.estimated else ''})"
     )
     for item in outcome.evidence:
@@ -213,5 +244,9 @@ def _why(outcome: LoopOutcome) -> str:
             return outcome.detail
         case "failed":
             return f"the model gave no reply: {outcome.reason}"
+        case "running":
+            return "another process is at work on it"
+        case "interrupted" if outcome.loop == "tools":
+            return "its process died; the program that started it can resume it"
         case _:
-            return "its log stops before an end: it still runs, or its process died"
+            return f"its process died; `stepfold resume {outcome.run_id}` goes on"

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.output import note, say, visible_line
 from stepfold.engine.cli.reading import existing_store, fold_file, fold_noting, located, read_noting
-from stepfold.engine.cli.run import outcome_json, show_outcome
+from stepfold.engine.cli.run import OPEN, as_it_stands, open_status, outcome_json, show_outcome
 from stepfold.engine.models.protocol import body
 from stepfold.engine.runtime.requests import recorded_request
 from stepfold.events.journal import LogError
@@ -25,7 +25,7 @@ _JSON = click.option("--json", "for_machines", is_flag=True, help="JSON on stdou
 def runs(store: str | None, for_machines: bool) -> None:
     """List the runs of the store, oldest first."""
     with existing_store(store) as opened:
-        rows = [summary_of(opened, run_id) for run_id in opened.run_ids()]
+        rows = [_as_it_stands(opened, summary_of(opened, run_id)) for run_id in opened.run_ids()]
     if for_machines:
         click.echo(json.dumps(rows))
         return
@@ -34,10 +34,24 @@ def runs(store: str | None, for_machines: bool) -> None:
         return
     say(f"{'run':<24} {'finish':<17} {'steps':>5} {'actions':>7} {'rejected':>8}  goal")
     for row in rows:
+        word = row["status"] if row["status"] in OPEN else row["finish"]
         say(
-            f"{row['run_id']:<24} {row['finish']:<17} {row['steps']:>5} {row['actions']:>7} "
-            f"{row['rejected']:>8}  {row['goal'][:60]}"
+            f"{row['run_id']:<24} {word:<17} {row['steps']:>5} {row['actions']:>7} "
+            f"{row['rejected']:>8}  {_origin(row)}{visible_line(row['goal'])[:60]}"
         )
+
+
+def _origin(row: dict[str, Any]) -> str:
+    """Where a run comes from that nobody started by itself."""
+    if row.get("parent"):
+        return f"[worker of {row['parent']}] "
+    return f"[fork of {row['source']} at {row['source_seq']}] " if row.get("source") else ""
+
+
+def _as_it_stands(store: Store, row: dict[str, Any]) -> dict[str, Any]:
+    if row["status"] != "unfinished":
+        return row
+    return {**row, "status": open_status(store.path_of(row["run_id"]))}
 
 
 @click.command(epilog="Example: stepfold show last")
@@ -47,7 +61,7 @@ def runs(store: str | None, for_machines: bool) -> None:
 def show(run_id: str, store: str | None, for_machines: bool) -> None:
     """Why did RUN end? Its outcome and its transcript. RUN is an id, its start, `last`, or a trace file."""
     trace, folder = located(run_id, store)
-    result = outcome(fold_noting(trace))
+    result = as_it_stands(outcome(fold_noting(trace)), trace)
     if for_machines:
         tree = outcome_json(result, trace, None)
         click.echo(json.dumps({**tree, "store": str(folder) if folder else ""}))
@@ -99,6 +113,9 @@ def summary_of(store: Store, run_id: str) -> dict[str, Any]:
     row = {
         **_row(run_id, result.finish, getattr(run.config, "goal", "") or _first_words(run)),
         "loop": run.loop,
+        "parent": run.parent,
+        "source": run.source,
+        "source_seq": run.source_seq,
         "status": result.status,
         "steps": result.steps,
         "actions": result.actions,
@@ -119,6 +136,9 @@ def _row(run_id: str, finish: str, goal: str) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "loop": "",
+        "parent": "",
+        "source": "",
+        "source_seq": 0,
         "goal": goal,
         "finish": finish,
         "status": finish,

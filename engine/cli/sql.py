@@ -5,7 +5,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from difflib import get_close_matches
@@ -136,13 +136,26 @@ def _write(table: "Table", form: str, out: IO[str]) -> None:
 
 
 def _write_json(table: "Table", out: IO[str]) -> None:
+    names = _distinct(table.names)
     before = "["
     for row in table.rows:
         values = [_json_value(value, kind) for value, kind in zip(row, table.types, strict=True)]
-        item = dict(zip(table.names, values, strict=True))
+        item = dict(zip(names, values, strict=True))
         out.write(before + "\n" + json.dumps(item, ensure_ascii=False, default=str))
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names of columns as keys of an object: a later one of the same name is numbered, as DuckDB does."""
+    found: list[str] = []
+    for name in names:
+        number, key = 0, name
+        while key in found:
+            number += 1
+            key = f"{name}_{number}"
+        found.append(key)
+    return found
 
 
 def _json_value(value: Any, kind: str = "") -> Any:

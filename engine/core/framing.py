@@ -43,13 +43,20 @@ _PROFILE_HINTS = {
 }
 
 
+_CHAT = """\
+This is a conversation with a person who reads nothing but your words.
+finish ends your turn: its summary is your answer to them. It needs no passing check here, \
+but say what you did not verify. ask_user asks them something."""
+
+
 def framing(run: Run) -> tuple[tuple[str, str], ...]:
     """The sections of the system turn, as (name, text), empty ones left out."""
     goal = run.goal
     sections = (
         ("contract", _CONTRACT),
         ("tools", "Tools:\n" + "\n".join(_tool_line(tool.name, tool) for tool in TOOLS.values())),
-        ("goal", f"Goal: {config_of(run).goal}"),
+        ("chat", _CHAT if config_of(run).chat else ""),
+        ("goal", "" if config_of(run).chat else f"Goal: {config_of(run).goal}"),
         ("profile", f"Profile: {_PROFILE_HINTS.get(goal.profile, goal.profile)}"),
         ("checks", _checks(run)),
         ("memory", _listed("From earlier runs of this project:", goal.hits)),

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from stepfold.engine.capabilities.lifecycle import Refused
+from stepfold.engine.capabilities.lifecycle import Admitted, Refused
 from stepfold.engine.capabilities.router import search as search_capabilities
 from stepfold.engine.contract.repair import repair_for
 from stepfold.engine.core import guards
@@ -16,9 +16,9 @@ from stepfold.engine.core.profile import infer_profile_from_goal
 from stepfold.events import vocabulary as v
 from stepfold.projections.digest import digest_of
 from stepfold.projections.evidence import unmet
-from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.fold_goal import WORKER, approval_key, checks_of, config_of
 from stepfold.projections.prompt import request_digest
-from stepfold.projections.state import Run, microseconds
+from stepfold.projections.state import Run, Slot, microseconds
 
 
 def profile(run: Run, given: Any, head: Head) -> v.Decided:
@@ -132,9 +132,62 @@ def call_rejected(run: Run, given: Acting, head: Head) -> v.Decided:
 
 
 def worker_refused(run: Run, given: Acting, head: Head) -> v.Decided:
-    """Workers are not to be had in this run."""
-    reason = "no worker slot is free (worker_slots = 0): do the task yourself, with capability_call"
-    return v.ToolRejected(*head, call_id=given.call_id, name="worker_dispatch", hop="dispatch", reason=reason)
+    """No worker is to be had for this task."""
+    reason = guards.worker_refusal(run, given)
+    return v.ToolRejected(*head, call_id=given.call_id, name=WORKER, hop="dispatch", reason=reason)
+
+
+def dispatch(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The intent to hand a task to a worker."""
+    return v.ToolStarted(*head, call_id=given.call_id, name=WORKER, key=run.slots[0].key)
+
+
+def worker_completed(run: Run, given: Any, head: Head) -> v.Decided:
+    """The first worker that has an outcome, in the order of their dispatch."""
+    slot = next(slot for slot in run.goal.workers if isinstance(slot.landed, v.ToolReturned))
+    assert isinstance(slot.landed, v.ToolReturned)
+    return _completed(slot, slot.landed, head)
+
+
+def worker_failed(run: Run, given: Any, head: Head) -> v.Decided:
+    """The first worker that ended without an outcome."""
+    slot = next(slot for slot in run.goal.workers if isinstance(slot.landed, v.ToolErred | v.EffectLost))
+    return _failed(slot, slot.landed.error if isinstance(slot.landed, v.ToolErred) else "lost", head)
+
+
+def worker_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
+    """A worker is given up because its run ends; its own run ends cancelled."""
+    return _failed(run.goal.workers[0], "cancelled", head)
+
+
+def approval_asked(run: Run, given: Acting, head: Head) -> v.Decided:
+    """A person is asked whether the call may run."""
+    admitted = given.admission
+    assert isinstance(admitted, Admitted)
+    return v.ApprovalAsked(
+        *head,
+        call_id=given.call_id,
+        name=admitted.name,
+        rule=admitted.asks,
+        key=approval_key(run.slots[0]),
+        arguments=Raw(admitted.arguments) if admitted.changed else v.NULL,
+    )
+
+
+def disapproved(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The person said no, or the run is given up before they said anything."""
+    answer = run.goal.approval
+    said = f": {answer.text}" if answer is not None and answer.text else ""
+    reason = f"the user did not approve it{said}. Do it another way, or ask"
+    assert isinstance(given.admission, Admitted)
+    return v.ToolRejected(
+        *head, call_id=given.call_id, name=given.admission.name, hop="approval", reason=reason
+    )
+
+
+def turn_ended(run: Run, given: Acting, head: Head) -> v.Decided:
+    """The model has answered the person."""
+    return v.TurnEnded(*head, call_id=given.call_id)
 
 
 def call(run: Run, given: Acting, head: Head) -> v.Decided:
@@ -159,31 +212,22 @@ def remember(run: Run, given: Acting, head: Head) -> v.Decided:
 
 def tool_completed(run: Run, given: v.ToolReturned, head: Head) -> v.Decided:
     """The result is folded."""
-    return v.ToolCompleted(
-        *head,
-        call_id=run.slots[0].call_id,
-        key=run.slots[0].key,
-        error=given.error,
-        output_bytes=given.size or len(given.content.encode("utf-8", "surrogatepass")),
-        duration=_duration(run),
-    )
+    return _completed(run.slots[0], given, head)
 
 
 def tool_failed(run: Run, given: v.ToolErred, head: Head) -> v.Decided:
     """The call raised."""
-    return v.ToolFailed(
-        *head, call_id=run.slots[0].call_id, key=run.slots[0].key, error=given.error, duration=_duration(run)
-    )
+    return _failed(run.slots[0], given.error, head)
 
 
 def tool_lost(run: Run, given: Any, head: Head) -> v.Decided:
     """Nobody knows whether the call took effect."""
-    return v.ToolFailed(*head, call_id=run.slots[0].call_id, key=run.slots[0].key, error="lost")
+    return _failed(run.slots[0], "lost", head)
 
 
 def tool_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
     """The call is given up because the run is."""
-    return v.ToolFailed(*head, call_id=run.slots[0].call_id, key=run.slots[0].key, error="cancelled")
+    return _failed(run.slots[0], "cancelled", head)
 
 
 def check_started(run: Run, given: Checking, head: Head) -> v.Decided:
@@ -238,6 +282,22 @@ def resumed(run: Run, given: Any, head: Head) -> v.Decided:
     return v.RunResumed(*head)
 
 
-def _duration(run: Run) -> float:
-    slot = run.slots[0]
+def _completed(slot: Slot, landed: v.ToolReturned, head: Head) -> v.Decided:
+    return v.ToolCompleted(
+        *head,
+        call_id=slot.call_id,
+        key=slot.key,
+        error=landed.error,
+        output_bytes=landed.size or len(landed.content.encode("utf-8", "surrogatepass")),
+        duration=_duration(slot),
+    )
+
+
+def _failed(slot: Slot, error: str, head: Head) -> v.Decided:
+    return v.ToolFailed(*head, call_id=slot.call_id, key=slot.key, error=error, duration=_duration(slot))
+
+
+def _duration(slot: Slot) -> float:
+    if not slot.landed_at or isinstance(slot.landed, v.EffectLost):
+        return 0.0
     return (microseconds(slot.landed_at) - microseconds(slot.started_at)) / 1_000_000

@@ -79,6 +79,7 @@ def _admission(run: Run, name: str, arguments: dict[str, Any]) -> Admitted | Ref
         sandbox_required=config.sandbox_required,
         network=config.network,
         tool_policy=config.tool_policy,
+        attended=config.chat,
     )
 
 
@@ -93,6 +94,12 @@ def _missing(run: Run) -> Checking:
     goal = run.goal
     missing = unmet(checks_of(run), goal.evidence, goal.mutations)
     return Checking(run.slots[0].call_id, tuple(check for check in missing if check not in goal.checked))
+
+
+def approval_landing(run: Run) -> tuple[str, Any]:
+    """The person's verdict on the call that waits, with the call as it was admitted."""
+    _, given = action(run)
+    return (AUTO if run.goal.approval is None else "ApprovalAnswered"), given
 
 
 def tool_landing(run: Run) -> tuple[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from stepfold.engine.capabilities.lifecycle import Refused
+from stepfold.engine.capabilities.lifecycle import Admitted, Refused
 from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
-from stepfold.events.vocabulary import ModelErred
+from stepfold.engine.core.profile import PROFILES
+from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred, ToolReturned
 from stepfold.projections.evidence import unmet
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.fold_repeats import rounds_of
@@ -33,7 +34,7 @@ def cancel_requested(run: Run, given: Any) -> bool:
 
 def steps_spent(run: Run, given: Any) -> bool:
     """All steps are used up. A model that never speaks JSON stops here too, for rejections use steps."""
-    return run.step >= config_of(run).max_steps
+    return run.step - run.goal.turn_step >= config_of(run).max_steps
 
 
 def memory_unrecalled(run: Run, given: Any) -> bool:
@@ -137,6 +138,67 @@ def check_open(run: Run, given: Any) -> bool:
 def call_refused(run: Run, given: Any) -> bool:
     """A hop of the call's lifecycle says no."""
     return isinstance(given.admission, Refused)
+
+
+def needs_approval(run: Run, given: Any) -> bool:
+    """The policy leaves this call to a person. In a run without one, the lifecycle refuses it instead."""
+    return isinstance(given.admission, Admitted) and bool(given.admission.asks)
+
+
+def approved(run: Run, given: Any) -> bool:
+    """The person said yes to the call that waits."""
+    return run.goal.approval is not None and run.goal.approval.approved
+
+
+def chatting(run: Run, given: Any) -> bool:
+    """A person is there: whatever ends the model's turn hands over to them, and nothing ends the run."""
+    return config_of(run).chat
+
+
+def no_worker_free(run: Run, given: Any) -> bool:
+    """A worker can't be had: no slot is free, the run is too deep, or its profile is none that exists.
+
+    Earned by runs that dispatched themselves: a model that can't do a task tends to pass it on whole.
+    """
+    return bool(worker_refusal(run, given))
+
+
+def worker_refusal(run: Run, given: Any) -> str:
+    """Why a worker can't be had, and what to do instead; empty when it can."""
+    config = config_of(run)
+    profile = given.arguments.get("profile", "")
+    if not config.worker_slots or not config.worker_depth:
+        return "no worker slot is free (worker_slots = 0): do the task yourself, with capability_call"
+    if config.depth >= config.worker_depth:
+        return (
+            f"this run is a worker itself, and workers go {config.worker_depth} deep (loop.worker_depth): "
+            "do the task yourself, with capability_call"
+        )
+    if len(run.goal.workers) >= config.worker_slots:
+        return f"all {config.worker_slots} worker slots are taken: wait for an outcome"
+    if profile and profile not in PROFILES:
+        return f"there is no profile {profile!r}; there are: {', '.join(PROFILES)}. It may be left out"
+    return ""
+
+
+def workers_open(run: Run, given: Any) -> bool:
+    """A worker is still at work. Whatever judges the project waits: the worker may be changing it."""
+    return bool(run.goal.workers)
+
+
+def slots_taken(run: Run, given: Any) -> bool:
+    """Every worker slot is taken, so the next step waits for an outcome."""
+    return workers_open(run, given) and len(run.goal.workers) >= config_of(run).worker_slots
+
+
+def worker_returned(run: Run, given: Any) -> bool:
+    """A worker's outcome has landed."""
+    return any(isinstance(slot.landed, ToolReturned) for slot in run.goal.workers)
+
+
+def worker_failed(run: Run, given: Any) -> bool:
+    """A worker ended without an outcome: it could not be run, or nobody saw its end."""
+    return any(isinstance(slot.landed, ToolErred | EffectLost) for slot in run.goal.workers)
 
 
 def faulted(run: Run, given: Any) -> bool:

@@ -165,13 +165,15 @@ def _advice(kind: str, status: int, said: str, place: Place, offered: tuple[str,
             return f"{place.url} refused the key ({status}): check the value of {place.key_env}"
         case "auth":
             return f"{place.url} wants a key ({status}): put it into the environment variable {place.key_env}"
+        case "not_found" if "model" not in said.lower() and (not offered or place.model in offered):
+            return f"{place.url} has no chat API at this path{heard}: check the URL, which often ends in /v1"
         case "not_found" if offered:
             listed = ", ".join(offered[:20])
             return f"{place.url} has no model {place.model!r}; it offers: {listed}"
         case "not_found" if urlsplit(place.url).port == 11434:
             return f"{place.url} has no model {place.model!r}{heard}: `ollama pull {place.model}`"
         case "not_found":
-            return f"{place.url} has no model {place.model!r}, or no chat API{heard}: check URL and name"
+            return f"{place.url} has no model {place.model!r}{heard}: check its name"
         case "rate_limited":
             return f"{place.url} asks for fewer requests{heard}: wait, or use another model"
         case "quota":

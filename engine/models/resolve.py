@@ -11,7 +11,7 @@ FORMS = "URL#NAME, script:FILE or trace:FILE"
 
 
 class ModelSpecError(ValueError):
-    """A `--model` that names no model: what was written, and what would be right."""
+    """A model spec that names no model: what was written, and what would be right."""
 
 
 def resolve(spec: str, *, api_key_env: str = "OPENAI_API_KEY", timeout: float = 120.0) -> Model:
@@ -34,12 +34,12 @@ def resolve(spec: str, *, api_key_env: str = "OPENAI_API_KEY", timeout: float = 
                 return Endpoint(url, name or _only_model(url), api_key_env=api_key_env, timeout=timeout)
     except (ScriptError, RecordingError) as error:
         raise ModelSpecError(str(error)) from None
-    raise ModelSpecError(f"--model {spec!r}: no model spec, write {FORMS}")
+    raise ModelSpecError(f"the model {spec!r} is no model spec: write {FORMS}")
 
 
 def _file(path: str, spec: str) -> str:
     if not path:
-        raise ModelSpecError(f"--model {spec!r}: no file named, write {spec}FILE")
+        raise ModelSpecError(f"the model {spec!r} names no file: write {spec}FILE")
     return path
 
 
@@ -52,7 +52,7 @@ def _endpoint(spec: str) -> tuple[str, str]:
         # urlsplit judges a port when it is asked for, and brackets at once.
         usable = False
     if not usable:
-        raise ModelSpecError(f"--model {spec!r}: no host in the URL, write http://HOST:PORT/v1#NAME")
+        raise ModelSpecError(f"the model {spec!r} has no host in its URL: write http://HOST:PORT/v1#NAME")
     has_path = bool(urlsplit(url).path.strip("/"))
     return (url if has_path else f"{url.rstrip('/')}/v1"), name
 
@@ -63,4 +63,4 @@ def _only_model(url: str) -> str:
     if len(offered) == 1:
         return offered[0]
     choice = f"one of: {', '.join(offered[:20])}" if offered else "the model's name"
-    raise ModelSpecError(f"--model {url}: no model named, write {url}#NAME with {choice}")
+    raise ModelSpecError(f"the model {url!r} has no name: write {url}#NAME with {choice}")

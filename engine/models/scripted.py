@@ -1,5 +1,6 @@
 """A model whose replies are written down: a JSONL file, a reply a line."""
 
+import codecs
 import json
 import math
 from collections.abc import Awaitable, Callable
@@ -58,6 +59,7 @@ class Script:
 
         Raises ScriptError.
         """
+        content = content.removeprefix(codecs.BOM_UTF8)
         # Only a line feed ends a line: JSON may hold the other separators that Unicode knows.
         lines = content.rstrip(b" \t\r\n").split(b"\n") if content.strip() else []
         return cls(tuple(_line(raw, f"{source} line {n}") for n, raw in enumerate(lines, 1)), name or source)

@@ -1,9 +1,7 @@
 """`AgentLoop`: the strict goal loop, ready to run: one action a step, recorded whole."""
 
 import asyncio
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -20,20 +18,34 @@ from stepfold.engine.capabilities.servers import Servers, ServerSpec
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.chat import Chat
 from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.ending import drive_to_the_end
 from stepfold.engine.runtime.fork import Branch, branch_off
-from stepfold.engine.runtime.goal_effects import GoalEffects
+from stepfold.engine.runtime.goal_effects import Approve, GoalEffects, nobody_there
+from stepfold.engine.runtime.interrupts import interrupts
 from stepfold.engine.runtime.live import LiveEffects
-from stepfold.engine.runtime.reopen import reopen, take_up
+from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.undo import Undo
+from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
 from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, GoalConfig, Guards, Rule
-from stepfold.events.journal import Recorded, read_log
+from stepfold.events.journal import Recorded, read_log, records_of
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import BLANK, CancelRequested, RunStarted, SandboxProbed, ToolsListed
-from stepfold.projections.fold_goal import LISTEN
+from stepfold.events.vocabulary import (
+    BLANK,
+    CancelRequested,
+    RunStarted,
+    SandboxProbed,
+    ToolErred,
+    ToolReturned,
+    ToolsListed,
+)
+from stepfold.projections.effects import CallTool
 from stepfold.projections.outcome import LoopOutcome, outcome
+from stepfold.projections.run import fold
 from stepfold.projections.state import Run
 
 
@@ -56,6 +68,7 @@ class AgentLoop:
         max_steps: int = 12,
         model_request_timeout: float = 120.0,
         worker_slots: int = 0,
+        worker_depth: int = 1,
         context_window: int = 262_000,
         verification: Literal["commands", "manual"] = "commands",
         checks: Sequence[CheckSpec] | None = None,
@@ -88,6 +101,7 @@ class AgentLoop:
             max_steps=max_steps,
             model_request_timeout=model_request_timeout,
             worker_slots=worker_slots,
+            worker_depth=worker_depth if worker_slots else 0,
             context_window=context_window,
             verification=verification,
             checks=_without_nul(_checks_of(self.project) if checks is None else tuple(checks)),
@@ -111,18 +125,21 @@ class AgentLoop:
     def run(self, goal: str, *, run_id: str = "") -> LoopOutcome:
         """Work towards a goal until the run ends. Ctrl-C ends it cancelled, with its log whole.
 
-        Raises LogError when the log can't be written; what was recorded before is whole.
+        Raises ValueError for an empty goal, and LogError when the log can't be written; what was
+        recorded before is whole.
         """
+        _refuse_empty(goal)
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(run_id or new_run_id())
-            with _interrupts(effects):
+            with interrupts(effects):
                 return await self._run(goal, effects)
 
         return asyncio.run(interruptible())
 
     async def run_async(self, goal: str, *, run_id: str = "") -> LoopOutcome:
         """As `run`, inside an event loop. Cancelling the task ends the run at once, its log whole."""
+        _refuse_empty(goal)
         return await self._run(goal, self._effects(run_id or new_run_id()))
 
     def resume(self, run_id: str, *, answer: str | None = None) -> LoopOutcome:
@@ -133,23 +150,30 @@ class AgentLoop:
         """
         # Opening a log makes its file, so who asks for a run that never was must not get that far.
         found = self.store.find(run_id)
+        refuse_ended(fold(record.event for record in records_of(self.store.path_of(found), [])))
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(found)
-            with _interrupts(effects):
+            with interrupts(effects):
                 return await self._resume(effects, answer)
 
         return asyncio.run(interruptible())
 
     async def _resume(self, effects: LiveEffects, answer: str | None) -> LoopOutcome:
+        try:
+            return await self._go_on(effects, answer, _never)
+        finally:
+            await _close(self.model)
+
+    async def _go_on(
+        self, effects: LiveEffects, answer: str | None, given_up: Callable[[], bool]
+    ) -> LoopOutcome:
         with self._log(effects) as log:
-            recorded = log.recorded()
-            reopened = reopen(recorded, log)
-            ended_only_now = bool(reopened.decided and not reopened.run.due)
-            if ended_only_now or (LISTEN in reopened.run.due and answer is None):
+            reopened = reopen(log.recorded(), log)
+            if answer is None and rests(reopened.run):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)
-            return await self._drive(reopened.run, effects, log)
+            return await self._drive(reopened.run, effects, log, given_up)
 
     def fork(
         self, run_id: str | Path, *, at: int, changes: Sequence[str] = (), reply: str | None = None
@@ -166,7 +190,7 @@ class AgentLoop:
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(new_run_id())
-            with _interrupts(effects):
+            with interrupts(effects):
                 return await self._fork(effects, shared)
 
         return asyncio.run(interruptible())
@@ -185,7 +209,32 @@ class AgentLoop:
                 await _close(self.model)
         return outcome(run)
 
-    def _effects(self, run_id: str) -> LiveEffects:
+    def chat(self, approve: Approve = nobody_there, *, run_id: str = "") -> Chat:
+        """A conversation. `approve` asks the person about a call that the policy leaves to them.
+
+        `run_id` names the run of a new chat, or (see `Chat.reopen`) a recorded one.
+        """
+        chosen = run_id or new_run_id()
+        effects = self._effects(chosen, approve)
+        return Chat(self, effects, lambda: self._log(effects), self._undo(chosen))
+
+    def chat_config(self, first: str) -> GoalConfig:
+        """See `chat.Host`."""
+        return replace(self._config, goal=first, chat=True)
+
+    def probed(self) -> SandboxProbed:
+        """See `chat.Host`."""
+        found = probe(self._sandbox)
+        return SandboxProbed(*BLANK, backend=found.backend, why=found.why)
+
+    async def close_model(self) -> None:
+        """See `chat.Host`."""
+        await _close(self.model)
+
+    def _undo(self, run_id: str) -> Undo:
+        return Undo(self.store.folder / "undo" / run_id, Workspace(self.project))
+
+    def _effects(self, run_id: str, approve: Approve = nobody_there) -> LiveEffects:
         memory = Memory(self.store.folder / "memory.sqlite") if self._config.memory else None
         servers = Servers(
             self._servers,
@@ -199,6 +248,9 @@ class AgentLoop:
             self.project,
             memory,
             self._limits,
+            self._work,
+            approve,
+            self._undo(run_id),
             store=self.store.folder,
             tell=effects.push,
             web=self._web,
@@ -208,32 +260,79 @@ class AgentLoop:
         return effects
 
     async def _run(self, goal: str, effects: LiveEffects) -> LoopOutcome:
-        config = replace(self._config, goal=goal)
-        effects.push(RunStarted(*BLANK, config=config, engine=version("stepfold")))
+        try:
+            return await self._begin(replace(self._config, goal=goal), effects, _never)
+        finally:
+            await _close(self.model)
+
+    async def _begin(
+        self,
+        config: GoalConfig,
+        effects: LiveEffects,
+        given_up: Callable[[], bool],
+        *,
+        parent: str = "",
+        parent_call: str = "",
+    ) -> LoopOutcome:
+        effects.push(
+            RunStarted(
+                *BLANK, config=config, engine=version("stepfold"), parent=parent, parent_call=parent_call
+            )
+        )
         with self._log(effects) as log:
             log.begin()
-            return await self._drive(Run(), effects, log)
+            return await self._drive(Run(), effects, log, given_up)
+
+    async def _work(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
+        """Run a worker, or go on with one whose parent was taken up again; its log is its own."""
+        effects = self._effects(worker_id(run, effect))
+
+        def given_up() -> bool:
+            return effect.key not in run.due
+
+        if self.store.holds(effects.run_id):
+            return landing_of(await self._go_on(effects, None, given_up), effect)
+        config = worker_config(run, effect)
+        ended = await self._begin(config, effects, given_up, parent=run.run_id, parent_call=effect.call_id)
+        return landing_of(ended, effect)
 
     def _log(self, effects: LiveEffects) -> RunLog:
         log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
         effects.before_once = log.sync
         return log
 
-    async def _drive(self, run: Run, effects: LiveEffects, log: RunLog) -> LoopOutcome:
+    async def _drive(
+        self, run: Run, effects: LiveEffects, log: RunLog, given_up: Callable[[], bool]
+    ) -> LoopOutcome:
+        def cancel(reason: str) -> None:
+            effects.push(CancelRequested(*BLANK, reason=reason))
+
         try:
             await self._look_around(effects)
-            await drive(run, effects, log)
+            await drive_to_the_end(run, effects, log, cancel, given_up)
         finally:
             await effects.close()
-            await _close(self.model)
         return outcome(run)
 
     async def _look_around(self, effects: LiveEffects) -> None:
         """What this life of the run finds: a sandbox, and the tools of the servers."""
-        found = probe(self._sandbox)
-        effects.push(SandboxProbed(*BLANK, backend=found.backend, why=found.why))
-        for listed in await _listed(effects, found.backend):
+        effects.push(self.probed())
+        await self.open_servers(effects)
+
+    async def open_servers(self, effects: LiveEffects) -> None:
+        """See `chat.Host`."""
+        for listed in await _listed(effects, probe(self._sandbox).backend):
             effects.push(listed)
+
+
+def _refuse_empty(goal: str) -> None:
+    if not goal.strip():
+        raise ValueError("the goal is empty: say what is to be done")
+
+
+def _never() -> bool:
+    """A task of a run's own may be cut off, and the run resumed; only Ctrl-C and its like end it."""
+    return False
 
 
 def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
@@ -256,27 +355,3 @@ async def _close(model: Model) -> None:
     close = getattr(model, "close", None)
     if close is not None:
         await close()
-
-
-@contextmanager
-def _interrupts(effects: LiveEffects) -> Iterator[None]:
-    """Ctrl-C and SIGTERM become a cancel in the mailbox; a second one falls back to Python's own."""
-    loop = asyncio.get_running_loop()
-
-    def cancel(number: int) -> None:
-        effects.push(CancelRequested(*BLANK, reason=signal.Signals(number).name))
-        loop.remove_signal_handler(number)
-
-    handled = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, cancel, number)
-            handled.append(number)
-        except (ValueError, RuntimeError):
-            # Not the main thread: whoever runs the loop there owns the signals.
-            break
-    try:
-        yield
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)

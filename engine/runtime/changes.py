@@ -40,7 +40,9 @@ def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
         patterns = value if isinstance(value, list) else [value]
         others = tuple(rule for rule in config.policy if rule.verdict != verdict)
         made = tuple(Rule(verdict, str(pattern)) for pattern in patterns)
-        return replace(config, policy=(*made, *others) if verdict == "deny" else (*others, *made))
+        order = ("deny", "ask", "allow")
+        policy = sorted((*others, *made), key=lambda rule: order.index(rule.verdict))
+        return replace(config, policy=tuple(policy))
 
     return change
 
@@ -50,11 +52,13 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.context_window": _field("context_window"),
     "loop.model_request_timeout": _field("model_request_timeout"),
     "loop.worker_slots": _field("worker_slots"),
+    "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
     "model.mode": _generation("mode"),
     "model.temperature": _generation("temperature"),
     "model.max_tokens": _generation("max_tokens"),
     "policy.shell.deny": _rules("deny"),
+    "policy.shell.ask": _rules("ask"),
     "policy.shell.allow": _rules("allow"),
     "guards.cycle": _guard("cycle"),
     "guards.rejection": _guard("rejection"),

@@ -21,9 +21,11 @@ from stepfold.engine.contract.schemas import envelope_schema
 from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.live import Landing
+from stepfold.engine.runtime.undo import Undo
 from stepfold.events.vocabulary import (
     BLANK,
     NULL,
+    ApprovalAnswered,
     CheckReturned,
     MemoryRecalled,
     ModelErred,
@@ -32,7 +34,7 @@ from stepfold.events.vocabulary import (
     ToolReturned,
     WorkspaceChanged,
 )
-from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
+from stepfold.projections.effects import AskApproval, AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.evidence import workspace_of
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.fold_shared import SERVER_PREFIX
@@ -41,6 +43,19 @@ from stepfold.projections.state import Run
 
 HITS_AT_MOST = 3
 """How many memories of earlier runs enter the framing."""
+
+
+Dispatch = Callable[[CallTool, Run], Awaitable[Landing]]
+"""Runs a worker to its end."""
+
+
+Approve = Callable[[AskApproval], Landing | Awaitable[Landing]]
+"""Asks a person whether a call may run."""
+
+
+def nobody_there(effect: AskApproval) -> ApprovalAnswered:
+    """The answer in a process without a person: a chat that is resumed unattended."""
+    return ApprovalAnswered(*BLANK, approved=False, text="nobody was there to be asked")
 
 
 class GoalEffects:
@@ -52,6 +67,9 @@ class GoalEffects:
         project: Path,
         memory: Memory | None,
         limits: Limits,
+        dispatch: Dispatch,
+        approve: Approve,
+        undo: Undo,
         *,
         store: Path,
         tell: Callable[[Landing], None],
@@ -63,6 +81,9 @@ class GoalEffects:
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
+        self._dispatch = dispatch
+        self._approve = approve
+        self._undo = undo
         self._store = store
         self._tell = tell
         self._web = web
@@ -77,6 +98,12 @@ class GoalEffects:
                 return self._ask(effect, run)
             case CallTool(name="memory_write"):
                 return self._remember(effect, run)
+            case AskApproval():
+                return self._approve(effect)
+            case CallTool(name="fs.write" | "fs.patch") if config_of(run).chat:
+                return self._change(effect, run)
+            case CallTool(name="worker_dispatch"):
+                return self._dispatch(effect, run)
             case CallTool():
                 return self._call(effect, run)
             case RunCheck():
@@ -125,6 +152,12 @@ class GoalEffects:
             limits=self._limits,
             readable=self._readable,
         )
+
+    def _change(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
+        before = self._undo.before(effect)
+        landed = self._call(effect, run)
+        self._undo.keep(effect, before)
+        return landed
 
     def _remember(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
         if self._memory is None:

@@ -1,6 +1,5 @@
 """One process's part of a tool-calling run: the wiring of mailbox, log, steering, cancellation and stream."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -8,7 +7,8 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from stepfold.engine.runtime.agent_run import AgentLoopResult, agent_run, status_of
-from stepfold.engine.runtime.drive import EventLog, drive
+from stepfold.engine.runtime.drive import EventLog
+from stepfold.engine.runtime.ending import drive_to_the_end
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import push_reopening, reopen
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
@@ -137,26 +137,10 @@ class Life:
 
     async def _to_the_end(self, log: EventLog) -> None:
         """Drive; when this task is cancelled, end the run cancelled first, so that its log is whole."""
-        driving = asyncio.create_task(drive(self._run, self._effects, log))
-        try:
-            await asyncio.shield(driving)
-        except asyncio.CancelledError:
-            if not driving.done():
-                self.cancel("the task was cancelled")
-                await _patiently(driving)
-            raise
+        await drive_to_the_end(self._run, self._effects, log, self.cancel)
 
     def _hear(self, batch: tuple[Command, ...]) -> None:
         self._effects.push(SteeringReceived(*BLANK, commands=batch))
-
-
-async def _patiently(driving: "asyncio.Task[Run]") -> None:
-    """Wait for the end although this task may be cancelled once more: event loops do that on closing."""
-    while not driving.done():
-        try:
-            await asyncio.shield(driving)
-        except asyncio.CancelledError:
-            continue
 
 
 class _Told:

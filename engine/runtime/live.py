@@ -13,6 +13,7 @@ from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
+    ApprovalAnswered,
     CancelRequested,
     CheckReturned,
     HookReturned,
@@ -24,6 +25,7 @@ from stepfold.events.vocabulary import (
     WaitEnded,
 )
 from stepfold.projections.effects import (
+    AskApproval,
     AskModel,
     CallHook,
     CallTool,
@@ -33,6 +35,7 @@ from stepfold.projections.effects import (
     RunCheck,
     Wait,
 )
+from stepfold.projections.fold_goal import WORKER
 from stepfold.projections.state import Run, microseconds
 
 Landing = ObservedEvent
@@ -214,7 +217,12 @@ def _listens(run: Run) -> bool:
 
 
 def runs_once(effect: CallTool, run: Run) -> bool:
-    """Whether a call may not be repeated on suspicion. A tool without a manifest is taken to be one."""
+    """Whether a call may not be repeated on suspicion. A tool without a manifest is taken to be one.
+
+    A worker has a log of its own, which tells what it had done: to call it again is to go on with it.
+    """
+    if effect.name == WORKER:
+        return False
     manifest = run.manifests.get(effect.name)
     return manifest is None or manifest.idempotency == "once"
 
@@ -233,5 +241,7 @@ def failure_of(effect: Effect, error: Exception) -> Landing:
             return MemoryRecalled(*BLANK)
         case CallHook():
             return HookReturned(*BLANK, error=kind, detail=detail)
+        case AskApproval():
+            return ApprovalAnswered(*BLANK, approved=False, text=f"{kind}: {detail}")
         case Wait() | Listen():
             return WaitEnded(*BLANK)

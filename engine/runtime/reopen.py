@@ -50,14 +50,22 @@ def reopen(log: Log, out: RunLog) -> Reopened:
     return Reopened(run, tuple(key for key in run.due if key in suspects), out.repair, decided)
 
 
-def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> None:
-    """Put into the mailbox what the new life begins with. Raises CannotResume when nothing can go on."""
-    run = reopened.run
-    if not run.due:
-        status = run.status or run.state
+def refuse_ended(run: Run) -> None:
+    """Raises CannotResume for a run that has ended, with what it ended in."""
+    if run.status and not run.due:
         raise CannotResume(
-            f"run {run.run_id} has ended ({status}): start a new one, or look with `stepfold show`"
+            f"run {run.run_id} has ended ({run.status}): start a new one, or look with `stepfold show`"
         )
+
+
+def rests(run: Run) -> bool:
+    """Nothing goes on without an answer: the run has ended, or waits for a person."""
+    return not run.due or LISTEN in run.due
+
+
+def take_up(effects: LiveEffects, reopened: Reopened, answer: str | None) -> None:
+    """Put into the mailbox what the new life begins with. Raises CannotResume for an answer to nothing."""
+    run = reopened.run
     push_reopening(effects, reopened)
     if answer is None:
         return

@@ -83,13 +83,17 @@ class RunLog:
         """Force what is written onto the disk."""
         self._journal.sync()
 
+    def settle(self) -> None:
+        """Complete both sides: the run rests."""
+        self._end_step()
+        self.flush()
+        self._index_what_ended()
+        self._journal.sync()
+
     def close(self) -> None:
         """Complete both sides and release the run."""
         try:
-            self._end_step()
-            self.flush()
-            self._index_what_ended()
-            self._journal.sync()
+            self.settle()
         finally:
             self._journal.close()
 

@@ -30,6 +30,7 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
 
     max_steps: int = 80
     worker_slots: int = 0
+    worker_depth: int = 1
     context_window: int = 262_000
     model_request_timeout: float = 120.0
     profile: str = ""
@@ -59,10 +60,11 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
 
 
 class ShellPolicySettings(Struct, frozen=True, kw_only=True):
-    """`[policy.shell]`: patterns of commands. Denials are asked first."""
+    """`[policy.shell]`: patterns of commands. Denials are asked first, then what a person must approve."""
 
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+    ask: list[str] = field(default_factory=list)
 
 
 class ToolPolicySettings(Struct, frozen=True, kw_only=True):
@@ -156,7 +158,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def rules(self) -> tuple[Rule, ...]:
         """The shell policy in the order in which it is asked: denials first."""
         shell = self.policy.shell
-        return (*(Rule("deny", text) for text in shell.deny), *(Rule("allow", text) for text in shell.allow))
+        return (
+            *(Rule("deny", text) for text in shell.deny),
+            *(Rule("ask", text) for text in shell.ask),
+            *(Rule("allow", text) for text in shell.allow),
+        )
 
     def tool_rules(self) -> tuple[Rule, ...]:
         """The policy of capabilities by name, denials first."""
@@ -292,8 +298,9 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
     for name, value in at_least_1.items():
         if value < 1:
             raise SettingsError(f"{where}: {name} is {value}; it must be at least 1")
-    if loop.worker_slots < 0:
-        raise SettingsError(f"{where}: loop.worker_slots is {loop.worker_slots}; it must be 0 or more")
+    for name in ("worker_slots", "worker_depth"):
+        if getattr(loop, name) < 0:
+            raise SettingsError(f"{where}: loop.{name} is {getattr(loop, name)}; it must be 0 or more")
     if loop.model_request_timeout <= 0:
         raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
     if loop.profile and loop.profile not in PROFILES:

@@ -2,13 +2,14 @@
 
 from msgspec import Raw
 
-from stepfold.engine.runtime.agent_run import AgentRun, HarnessError
+from stepfold.engine.runtime.agent_run import HarnessError
 from stepfold.engine.runtime.harness import AgentHarness
 from stepfold.engine.runtime.middleware import RunContext
 from stepfold.engine.runtime.run_policy import RunConfig
 from stepfold.engine.runtime.tools import Tool
+from stepfold.engine.runtime.workers import child_usage
 from stepfold.events.configuration import Manifest
-from stepfold.events.vocabulary import BLANK, ChildUsage, ToolErred, ToolReturned
+from stepfold.events.vocabulary import BLANK, ToolErred, ToolReturned
 
 _SCHEMA = Raw(
     b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'
@@ -48,7 +49,7 @@ def sub_agent(harness: AgentHarness, *, name: str, description: str) -> Tool:
             result = await harness.continue_or_begin(context.state, context.data, config, [input])
         except HarnessError as error:
             return _landing_of(error)
-        return ToolReturned(*BLANK, content=result.text or "", child=_usage(result))
+        return ToolReturned(*BLANK, content=result.text or "", child=child_usage(result.usage))
 
     manifest = Manifest(
         name=name, description=description, schema=_SCHEMA, idempotency="idempotent", child=True
@@ -57,15 +58,10 @@ def sub_agent(harness: AgentHarness, *, name: str, description: str) -> Tool:
 
 
 def _landing_of(error: HarnessError) -> ToolReturned | ToolErred:
-    usage = _usage(error.run)
+    usage = child_usage(error.run.usage)
     if error.kind in LIMITS:
         text = f"Error: the sub-agent hit its configured run limit: {error.detail}"
         return ToolReturned(*BLANK, content=text, error=error.kind, child=usage)
     return ToolErred(
         *BLANK, error=error.kind, detail=error.detail, fatal=error.kind in NEVER_SWALLOWED, child=usage
     )
-
-
-def _usage(run: AgentRun) -> ChildUsage:
-    usage = run.usage
-    return ChildUsage(usage.model_calls, usage.input_tokens, usage.output_tokens, usage.cost)

@@ -23,10 +23,13 @@ RUNS = View(
         "input_tokens": "Tokens of all prompts; replies from the cache are not counted.",
         "output_tokens": "Tokens of all replies; those from the cache are not counted.",
         "events": "Lines of the log.",
+        "source": "The run that this one was forked from; NULL for others.",
+        "source_seq": "The first event that a fork may not share with its source; NULL for others.",
     },
     """
     WITH opened AS (
-        SELECT run_id, config, nullif(parent, '') AS parent, engine, input
+        SELECT run_id, config, nullif(parent, '') AS parent, engine, input, nullif(source, '') AS source,
+            if(nullif(source, '') IS NULL, NULL, source_seq) AS source_seq
         FROM recorded.log WHERE kind = 'RunStarted'
         QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY seq) = 1
     ), asked_for AS (
@@ -64,7 +67,7 @@ RUNS = View(
         CASE WHEN status = 'step_cap' THEN 'missing_evidence'
             WHEN status NOT IN ('paused', 'unfinished') THEN status END,
         coalesce(status, 'unfinished'), steps, if((config->>'loop') = 'tools', tools_started, parsed),
-        rejected, input_tokens, output_tokens, events
+        rejected, input_tokens, output_tokens, events, source, source_seq
     FROM totals LEFT JOIN opened USING (run_id) LEFT JOIN asked_for USING (run_id)
     LEFT JOIN last_turn USING (run_id)
     """,

@@ -69,7 +69,7 @@ def test_a_failure_counts_until_something_went_well(calls: list[tuple[str, int, 
         slot = Slot("call", name, b"%d" % argument, "tool:1.0")
         slot.landed = ToolReturned(*BLANK, content="said", error=error)
         run.slots = [slot]
-        call_ended(run, ToolCompleted(1, "", 0, 0, "", "row", call_id="call", error=error))
+        call_ended(run, run.slots[0], ToolCompleted(1, "", 0, 0, "", "row", call_id="call", error=error))
         if error:
             same = counted.setdefault((name, argument), [])
             same[:] = [*same, error] if error in same[-1:] else [error]
@@ -84,7 +84,7 @@ def test_what_is_counted_stays_small() -> None:
     run = run_with(cycle=3, rejection=3, failure=3)
     for number in range(1_000):
         run.slots = [Slot("call", "look", b"%d" % number, "tool:1.0")]
-        call_ended(run, ToolCompleted(1, "", 0, 0, "", "row", call_id="call", error="E"))
+        call_ended(run, run.slots[0], ToolCompleted(1, "", 0, 0, "", "row", call_id="call", error="E"))
         step_ended(run, str(number))
     assert len(run.goal.last_steps) == 6
     assert len(run.goal.failures) == 8

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -128,16 +129,22 @@ def hands_for(script: Sequence[Any], codes: dict[str, int | None]) -> Hands:
 
 def pairs_are_whole(events: Sequence[v.AnyEvent]) -> None:
     open_names: dict[str, str] = {}
+    workers: set[str] = set()
     for event in events:
         name = type(event).__name__
         subject = getattr(event, "call_id", "") or getattr(event, "check_id", "")
         if name in PARTNERS:
-            assert name not in open_names, "one of a sort at a time"
-            open_names[name] = subject
+            worker = getattr(event, "name", "") == "worker_dispatch"
+            workers |= {subject} if worker else set()
+            assert worker or name not in open_names, "one of a sort at a time, but for workers"
+            open_names |= {} if worker else {name: subject}
         for started, ends in PARTNERS.items():
-            if name in ends:
+            if name in ends and subject in workers:
+                workers.remove(subject)
+            elif name in ends:
                 assert open_names.pop(started) == subject
     assert not open_names
+    assert not workers
 
 
 def observations_are_paired(events: Sequence[v.AnyEvent]) -> None:
@@ -150,7 +157,9 @@ def observations_are_paired(events: Sequence[v.AnyEvent]) -> None:
 def nothing_starts_after_a_cancel(events: Sequence[v.AnyEvent]) -> None:
     for number, event in enumerate(events):
         if isinstance(event, v.CancelRequested):
-            assert not of_kind(events[number:], *PARTNERS, "RetryScheduled", "ContextBuilt")
+            # In a chat it ends the turn, and the next words begin another.
+            turn = takewhile(lambda event: not isinstance(event, v.UserAnswered), events[number:])
+            assert not of_kind(tuple(turn), *PARTNERS, "RetryScheduled", "ContextBuilt")
 
 
 def finish_has_fresh_evidence(run: Run, events: Sequence[v.AnyEvent]) -> None:

@@ -131,3 +131,23 @@ def test_no_wrapping_hides_a_denied_command(command: str, wraps: list[str]) -> N
     for wrap in wraps:
         command = WRAPS[wrap](command)
     assert not judge(command, DENY).allowed
+
+
+ASK_RULES = (Rule("deny", "rm"), Rule("ask", "git push"), Rule("allow", "git"), Rule("allow", "ls"))
+
+
+@pytest.mark.parametrize(
+    ("command", "allowed", "asks"),
+    [
+        ("git push origin", True, "git push"),
+        ("ls && git -C . push", True, "git push"),
+        ("sh -c 'git push'", True, "git push"),
+        ("git status", True, ""),
+        ("git push; rm x", False, ""),
+        ("cat x", False, ""),
+    ],
+)
+def test_what_a_person_must_approve(command: str, allowed: bool, asks: str) -> None:
+    verdict = judge(command, ASK_RULES)
+
+    assert (verdict.allowed, verdict.asks) == (allowed, asks)

@@ -1,6 +1,7 @@
 """Bad input of every kind: one line on stderr that says what, where and what to do, and no traceback."""
 
 import fcntl
+import json
 import os
 import subprocess
 import tempfile
@@ -15,9 +16,11 @@ from tests.engine.cli.projects import (
     GOAL,
     LOAD_FILES,
     PROGRAM,
+    REPAIR,
     VERIFY,
     Command,
     Project,
+    action,
     is_root,
     is_whole,
 )
@@ -144,7 +147,7 @@ def test_a_broken_line_of_a_script_is_named_before_anything_runs(project: Projec
     [
         ("nonsense", ["'nonsense'", "URL#NAME, script:FILE or trace:FILE"]),
         ("gpt-5", ["URL#NAME"]),
-        ("script:", ["no file named", "script:FILE"]),
+        ("script:", ["names no file", "script:FILE"]),
         ("script:/nowhere/at/all.jsonl", ["/nowhere/at/all.jsonl", "No such file"]),
         ("trace:/nowhere/at/all.jsonl", ["/nowhere/at/all.jsonl", "No such file"]),
         ("http://", ["no host"]),
@@ -255,6 +258,7 @@ def test_a_trace_that_is_none(project: Project, tmp_path: Path) -> None:
 
 def test_a_run_that_another_process_writes(project: Project) -> None:
     project.run(VERIFY, LOAD_FILES, options=["--max-steps", 2])
+    project.trace.write_bytes(b"".join(project.trace.read_bytes().splitlines(keepends=True)[:-2]))
     with project.trace.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         model = project.script(FINISH)
@@ -293,3 +297,58 @@ def test_debug_shows_the_traceback(project: Project) -> None:
 
     assert "Traceback" in asked.stderr
     assert "SettingsError" in asked.stderr
+
+
+def test_an_ended_run_is_told_before_a_model_is_asked_for(project: Project) -> None:
+    project.run(FINISH, options=["--max-steps", 1])
+
+    project.stepfold("resume", "last", "--project", project.folder).is_refused("has ended (step_cap)")
+
+
+def test_a_question_without_an_answer_needs_no_model(project: Project) -> None:
+    project.run(action("ask_user", question="which one?"))
+
+    result = project.stepfold("resume", "last", "--project", project.folder, "--json")
+
+    assert (result.code, result.json["summary"]) == (5, "which one?")
+
+
+def test_a_question_is_answered_from_end_to_end(project: Project) -> None:
+    replies = [action("ask_user", question="which one?"), LOAD_FILES, REPAIR, VERIFY, FINISH]
+    asked = project.run(*replies)
+
+    answered = project.stepfold(
+        "resume", "last", "--answer", "the first", "--project", project.folder,
+        "--model", project.script(*replies), "--json",
+    )  # fmt: skip
+
+    assert (asked.code, asked.json["finish"], asked.json["steps"]) == (5, "awaiting_user", 1)
+    assert (answered.code, answered.json["finish"]) == (0, "completed")
+    assert "user: the first" in project.transcript()
+    assert project.ask("replay", project.trace).code == 0
+
+
+def test_an_output_that_can_not_be_written_is_told_in_one_line(project: Project) -> None:
+    project.run(FINISH, options=["--max-steps", 1])
+    command = [PROGRAM, "show", "last", "--store", project.store]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr == b"stepfold: the output can't be written: No space left on device; free some space\n"
+
+
+def test_a_folder_that_vanishes_is_passed_over(project: Project) -> None:
+    # Nobody may look into all of /proc, and some of it is gone before it is looked at.
+    result = project.stepfold("replay", "/proc/self")
+
+    result.is_refused("no *.jsonl below /proc/self")
+
+
+def test_a_script_may_begin_with_a_byte_order_mark(project: Project) -> None:
+    script = project.folder.parent / "marked.jsonl"
+    script.write_bytes(b"\xef\xbb\xbf" + json.dumps({"text": action("ask_user", question="x?")}).encode())
+
+    result = project.stepfold("run", GOAL, "--project", project.folder, "--model", f"script:{script}")
+
+    assert result.code == 5

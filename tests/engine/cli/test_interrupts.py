@@ -13,6 +13,7 @@ from tests.engine.cli.projects import (
     REPAIR,
     VERIFY,
     Project,
+    action,
     call,
     children_of,
     installed,
@@ -37,7 +38,7 @@ def arguments(project: Project, model: str) -> list[object]:
     return ["run", "make it pass", "--project", project.folder, "--model", model, "--json"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_cancel_while_the_model_thinks_ends_cancelled(project: Project, number: signal.Signals) -> None:
     model = project.script(LOAD_FILES, {"text": FINISH, "delay_ms": 300_000})
     with installed(*arguments(project, model)) as process:
@@ -172,3 +173,52 @@ def test_a_run_that_is_being_written_is_resumed_by_nobody_else(project: Project)
 
     resumed.is_refused(str(trace), "another process is writing this run")
     assert trace.read_bytes().startswith(before)
+
+
+def test_a_killed_run_goes_on_with_its_worker(project: Project) -> None:
+    project.configure('[loop]\nworker_slots = 1\n[[checks]]\nid = "a"\ncommand = "true"\n')
+    said = [
+        action("worker_dispatch", task="look"),
+        {"text": action("capability_search", query="files"), "delay_ms": 400},
+        VERIFY,
+        FINISH,
+    ]
+    model = project.script(*said)
+    with installed(*arguments(project, model)) as process:
+        # Parent and worker play one script, so the worker's own dispatch is refused: it is deep enough.
+        wait_for(project.store, "ToolRejected")
+        process.kill()
+        process.communicate()
+
+    resumed = project.stepfold("resume", "last", "--project", project.folder, "--model", model, "--json")
+
+    parent, child = sorted(project.traces, key=lambda trace: len(trace.name))
+    assert (resumed.code, resumed.json["finish"]) == (0, "completed")
+    assert resumed.json["run_id"] == parent.stem
+    assert read(child)[0]["parent"] == parent.stem
+    assert [event["kind"] for event in read(child)].count("RunReopened") == 1
+    assert project.ask("replay", parent, child).code == 0
+    listed = project.ask("runs").text
+    assert f"[worker of {parent.stem}] look" in listed
+    asked = project.ask("sql", f"SELECT run_id FROM runs WHERE parent = '{parent.stem}'", "--format", "csv")
+    assert child.stem in asked.text
+
+
+def test_an_open_run_is_running_or_interrupted(project: Project) -> None:
+    model = project.script({"text": FINISH, "delay_ms": 300_000})
+    with installed(*arguments(project, model)) as process:
+        wait_for(project.store, "ModelStarted")
+        while_it_runs = project.ask("show", "last", "--json").json
+        listed = project.ask("runs", "--json").json
+        process.kill()
+        process.communicate()
+
+    assert (while_it_runs["finish"], while_it_runs["status"], listed[0]["status"]) == (
+        "failed",
+        "running",
+        "running",
+    )
+    assert project.ask("runs", "--json").json[0]["status"] == "interrupted"
+    shown = project.ask("show", "last").text
+    assert shown.startswith("interrupted")
+    assert f"stepfold resume {project.trace.stem}" in shown

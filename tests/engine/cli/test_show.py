@@ -92,7 +92,7 @@ def test_a_torn_last_line_is_told_and_left_out(project: Project) -> None:
 
     assert result.code == 0
     assert "the last line is torn" in result.err
-    assert result.json["status"] == "unfinished"
+    assert (result.json["finish"], result.json["status"]) == ("failed", "interrupted")
 
 
 def test_runs_are_listed_oldest_first(project: Project) -> None:

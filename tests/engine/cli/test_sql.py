@@ -155,3 +155,9 @@ def test_a_header_that_comes_from_the_data_is_as_visible_as_a_cell():
     table = Table(("\x1b[31m\u202e",), ("INTEGER",), iter([(1,)]))
 
     assert all(line.isprintable() for line in table_lines(table))
+
+
+def test_two_columns_of_one_name_are_both_in_the_json(store):
+    result = CliRunner().invoke(sql, ["SELECT 1 AS a, 2 AS a", "--store", str(store), "--format", "json"])
+
+    assert json.loads(result.stdout) == [{"a": 1, "a_1": 2}]

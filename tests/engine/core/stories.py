@@ -7,6 +7,8 @@ from stepfold.events.configuration import Guards, Retry
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
+    ApprovalAnswered,
+    CallUndone,
     CancelRequested,
     CheckReturned,
     EffectLost,
@@ -14,10 +16,14 @@ from stepfold.events.vocabulary import (
     ToolErred,
     ToolReturned,
     UserAnswered,
+    UserLoaded,
     WaitEnded,
 )
 from tests.house import (
     ASK,
+    ASKING,
+    CHAT,
+    CHECKS,
     FINISH,
     LOAD,
     PROSE,
@@ -25,6 +31,7 @@ from tests.house import (
     SEARCH,
     VERIFY,
     WORKER,
+    WORKERS,
     Hands,
     Story,
     action,
@@ -39,6 +46,9 @@ CANCEL = CancelRequested(*BLANK, reason="test")
 RETURNED = ToolReturned(*BLANK, content="text")
 RAISED = ToolErred(*BLANK, error="OSError", detail="gone")
 LOST = EffectLost(*BLANK)
+YES = ApprovalAnswered(*BLANK, approved=True)
+NO = ApprovalAnswered(*BLANK, approved=False, text="not that one")
+RM = call("shell.run", cmd="rm a.py")
 PASSED = CheckReturned(*BLANK, exit_code=0)
 FAILED = CheckReturned(*BLANK, exit_code=1, output="1 failed")
 NO_CHECKS: dict[str, Any] = {"checks": ()}
@@ -89,6 +99,42 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "repeats a search with nothing to verify": played(SEARCH, SEARCH, FINISH, **NO_CHECKS),
     "calls what is not loaded, and workers": played(LOOK, call("nine"), WORKER, max_steps=3),
     "loads what is not there": played(load("nine", "look", "look"), LOOK, VERIFY, FINISH),
+    "hands a task to a worker": told(WORKER, RETURNED, FINISH, **WORKERS),
+    "has two workers, and finishes when both have": told(
+        WORKER, WORKER, (RETURNED,), FINISH, RETURNED, **WORKERS | {"worker_slots": 2}
+    ),
+    "asks for a worker of a kind that is not": told(
+        action("worker_dispatch", task="count", profile="nine"), FINISH, **WORKERS
+    ),
+    "loses a worker": told(WORKER, LOST, FINISH, **WORKERS),
+    "a worker raises": told(WORKER, RAISED, FINISH, **WORKERS),
+    "is cancelled while a worker works": told(WORKER, CANCEL, **WORKERS),
+    "fails while a worker works": told(WORKER, erred(retryable=False), **WORKERS | {"worker_slots": 2}),
+    "uses up its steps while a worker works": told(
+        WORKER, RETURNED, **WORKERS | {"worker_slots": 2, "max_steps": 1}
+    ),
+    "repeats a search while a worker works": told(
+        WORKER, SEARCH, SEARCH, RETURNED, PASSED, PASSED, **WORKERS | {"worker_slots": 2, "checks": CHECKS}
+    ),
+    "chats": told(
+        UserLoaded(*BLANK, names=("look", "nine")),
+        FINISH,
+        CallUndone(*BLANK, call="tool:1.0", name="fs.write", path="a.py", what="restored"),
+        UserAnswered(*BLANK, text="and now?"),
+        ASK,
+        UserAnswered(*BLANK, text="the small one"),
+        **CHAT,
+    ),
+    "chats, and a turn takes too long": told(
+        SEARCH, UserAnswered(*BLANK, text="again"), FINISH, **CHAT | {"max_steps": 1}
+    ),
+    "chats, and the model fails": told(erred(retryable=False), UserAnswered(*BLANK, text="again"), **CHAT),
+    "chats, and is stopped": told(CANCEL, UserAnswered(*BLANK, text="again"), CANCEL, **CHAT),
+    "chats, and is stopped while the memory is asked": told(CANCEL, **CHAT | {"memory": True}),
+    "asks a person for a yes": told(load("shell.run"), RM, YES, RETURNED, RM, NO, FINISH, **ASKING),
+    "is stopped while a person is asked for a yes": told(load("shell.run"), RM, CANCEL, **ASKING),
+    "is stopped as a person says yes": told(load("shell.run"), RM, (YES, CANCEL), **ASKING),
+    "nobody is there to say yes": told(load("shell.run"), RM, FINISH, **ASKING | {"chat": False}),
     "remembers": played(REMEMBER, VERIFY, FINISH, memory=True),
     "tools err and raise": played(
         LOAD,

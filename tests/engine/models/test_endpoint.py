@@ -175,6 +175,14 @@ def test_an_unknown_model_lists_those_the_server_has(server):
     assert "qwen3, llama3" in erred.detail
 
 
+def test_a_path_that_is_no_chat_api_is_not_taken_for_a_missing_model(server):
+    server.models = ["m"]
+    server.answers({"detail": "Not Found"}, 404)
+    erred = ask(server)
+    assert (erred.error, erred.status) == ("not_found", 404)
+    assert "has no chat API at this path (Not Found)" in erred.detail
+
+
 def test_retry_after_in_seconds(server):
     server.answers({}, 429, Retry_After="7")
     assert ask(server).retry_after == 7.0

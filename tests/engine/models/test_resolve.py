@@ -28,7 +28,7 @@ def test_a_url_without_a_name_means_the_only_model(server):
     [
         ("gpt-4", "write URL#NAME"),
         ("", "write URL#NAME"),
-        ("script:", "no file named"),
+        ("script:", "names no file"),
         ("script:/none/such", "can't read the script"),
         ("trace:/none/such", "can't read the trace"),
         ("http://#m", "no host"),

@@ -245,3 +245,13 @@ def test_a_project_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> 
         AgentLoop(model=Script.parse(b'{"text": "x"}'), project=tmp_path / "nope")
 
     assert not (tmp_path / "nope").exists()
+
+
+@pytest.mark.parametrize("goal", ["", " \n"])
+def test_an_empty_goal_is_refused(tmp_path: Path, goal: str) -> None:
+    loop = loop_on(tmp_path, FINISH)
+
+    with pytest.raises(ValueError, match="the goal is empty"):
+        loop.run(goal)
+
+    assert loop.store.run_ids() == []

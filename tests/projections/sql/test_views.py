@@ -72,6 +72,8 @@ def fold_runs(log):
             "input_tokens": sum(e.input_tokens for e in billed),
             "output_tokens": sum(e.output_tokens for e in billed),
             "events": len(log.events),
+            "source": None,
+            "source_seq": None,
         }
     ]
 
