@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
 from stepfold.events.journal import (
+    NO_EVENT,
     Journal,
     Log,
     LogError,
@@ -71,7 +72,7 @@ def check(path: Path, index: RunIndex | None) -> Integrity:
     except LogError as error:
         findings.append(Finding(max(error.line - 1, 0), error.line, error.why))
     if not events and not findings:
-        findings.append(Finding(0, 0, "no whole event in it: not a trace, or a run that never began"))
+        findings.append(Finding(0, 0, NO_EVENT))
     if not verdict:
         verdict = "damaged" if findings else "whole" if sealed else "unsealed"
     store = "" if index is None else _agreement(path, index)

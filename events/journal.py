@@ -11,6 +11,8 @@ from stepfold.events import chain
 from stepfold.events.codec import LineError, NewerVersion, decode
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
+NO_EVENT = "no whole event in it: not a trace, or a run that never began"
+
 
 class LogError(Exception):
     """A log that can't be read or written: which file, which line (from 1), why, and what to do."""
@@ -79,7 +81,7 @@ def read_damaged_log(path: Path) -> Log:
 def _whole(path: Path, streamed: Iterator[Recorded], torn: list[bytes]) -> Log:
     records = tuple(streamed)
     if not records:
-        raise LogError(path, "no whole event in it: not a trace, or a run that never began")
+        raise LogError(path, NO_EVENT)
     return Log(records, b"".join(torn))
 
 

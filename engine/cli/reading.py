@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepfold.engine.cli.output import note, store_folder
-from stepfold.events.journal import LogError, Recorded, damaged_records_of
+from stepfold.events.journal import NO_EVENT, LogError, Recorded, damaged_records_of
 from stepfold.events.store import Store, StoreError
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
@@ -58,5 +58,5 @@ def _folded(trace: Path, records: Iterator[Recorded]) -> Run:
     for record in records:
         evolve(run, record.event)
     if not run.seq:
-        raise LogError(trace, "no whole event in it: not a trace, or a run that never began")
+        raise LogError(trace, NO_EVENT)
     return run

@@ -6,7 +6,7 @@ recorded ones. The first difference is told with what was recorded, what is comp
 the table that fired, and the observed event that led to it.
 """
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from itertools import islice
@@ -18,7 +18,14 @@ from msgspec import Struct
 
 from stepfold.engine.runtime.drive import drive
 from stepfold.events.codec import encode
-from stepfold.events.journal import WHAT_TO_DO, Log, LogError, NewerLog, Recorded, read_damaged_log
+from stepfold.events.journal import (
+    NO_EVENT,
+    WHAT_TO_DO,
+    LogError,
+    NewerLog,
+    Recorded,
+    damaged_records_of,
+)
 from stepfold.events.vocabulary import AnyEvent, Observed, RunStarted, Unknown
 from stepfold.projections.state import Run
 
@@ -298,32 +305,62 @@ def regenerate(records: Iterable[Recorded]) -> tuple[AnyEvent, ...]:
     return tuple(regenerated.events)
 
 
-def _other_engine(log: Log) -> dict[str, str] | None:
-    """The versions of the engine that made the log and of this one, where they differ."""
-    start, this = log.records[0].event, version("stepfold")
-    if not isinstance(start, RunStarted) or start.engine == this:
-        return None
-    return {"recorded": start.engine, "this": this}
+class _Watched:
+    """A trace on its way to be verified, a line at a time: what was torn, what was changed, who made it."""
 
+    def __init__(self, path: Path) -> None:
+        self._torn: list[bytes] = []
+        self._records = damaged_records_of(path, self._torn)
+        self.damaged: dict[str, Any] | None = None
+        self.engine: dict[str, str] | None = None
 
-def _first_damage(log: Log) -> dict[str, Any] | None:
-    """The first line that is not what was written, for people and machines."""
-    for record in log.records:
-        if record.damage:
-            return {"seq": record.event.seq, "line": record.event.seq + 1, "why": record.damage}
-    return None
+    def __iter__(self) -> Iterator[Recorded]:
+        for record in self._records:
+            if isinstance(record.event, RunStarted):
+                self._compare_engines(record.event.engine)
+            if record.damage and self.damaged is None:
+                seq = record.event.seq
+                self.damaged = {"seq": seq, "line": seq + 1, "why": record.damage}
+            yield record
+
+    def read_the_rest(self) -> None:
+        """Raises LogError for a line that can't be read, wherever the verification stopped."""
+        for _ in self:
+            pass
+
+    @property
+    def torn_bytes(self) -> int:
+        return sum(map(len, self._torn))
+
+    def _compare_engines(self, recorded: str) -> None:
+        this = version("stepfold")
+        if recorded != this:
+            self.engine = {"recorded": recorded, "this": this}
 
 
 def replay(trace: str | Path) -> Replay:
-    """Replay one trace file. Never raises on what is in the file: the verdict says it."""
-    path = Path(trace)
-    log = Log((), b"")
+    """Replay one trace file, in memory that grows with what the run holds and not with its log.
+
+    Never raises on what is in the file: the verdict says it.
+    """
+    watched = _Watched(Path(trace))
     try:
-        log = read_damaged_log(path)
-        run, count = verify(log.records)
+        return _verdict(str(trace), watched)
+    except NewerLog as error:
+        # Whoever reads this must not take a log for damaged that only needs another engine.
+        why = error.why if "newer" in error.why else f"of a newer engine: {error.why}"
+        return Replay(str(trace), "unreadable", line=error.line, why=why)
+    except LogError as error:
+        return Replay(str(trace), "unreadable", line=error.line, why=error.why)
+
+
+def _verdict(trace: str, watched: _Watched) -> Replay:
+    try:
+        run, count = verify(iter(watched))
     except ReplayDiverged as difference:
+        watched.read_the_rest()
         return Replay(
-            str(trace),
+            trace,
             "diverged",
             seq=difference.seq,
             kind=difference.kind,
@@ -332,20 +369,16 @@ def replay(trace: str | Path) -> Replay:
             computed=difference.computed,
             caused_by=difference.caused_by,
             row=difference.row,
-            damaged=_first_damage(log),
-            engine=_other_engine(log),
+            damaged=watched.damaged,
+            engine=watched.engine,
         )
-    except NewerLog as error:
-        # Whoever reads this must not take a log for damaged that only needs another engine.
-        why = error.why if "newer" in error.why else f"of a newer engine: {error.why}"
-        return Replay(str(trace), "unreadable", line=error.line, why=why)
-    except LogError as error:
-        return Replay(str(trace), "unreadable", line=error.line, why=error.why)
-    damaged = _first_damage(log)
+    damaged = watched.damaged
     if damaged is not None:
         # Every decision follows, so the change is in what came from outside, and nothing else tells of it.
         why = f"{damaged['why']}; {WHAT_TO_DO}"
-        return Replay(str(trace), "unreadable", line=damaged["line"], why=why, damaged=damaged)
+        return Replay(trace, "unreadable", line=damaged["line"], why=why, damaged=damaged)
+    if not count:
+        return Replay(trace, "unreadable", why=NO_EVENT)
     return Replay(
-        str(trace), "identical", events=count, torn_bytes=len(log.torn), unknown_kinds=run.unknown_kinds
+        trace, "identical", events=count, torn_bytes=watched.torn_bytes, unknown_kinds=run.unknown_kinds
     )
