@@ -8,24 +8,52 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepfold.engine.testing.replies import KINDS as KINDS
-    from stepfold.engine.testing.replies import Malformed as Malformed
-    from stepfold.engine.testing.replies import Spoken as Spoken
-    from stepfold.engine.testing.replies import actions as actions
-    from stepfold.engine.testing.replies import malformed_replies as malformed_replies
-    from stepfold.engine.testing.replies import replies as replies
+    from stepfold.engine.testing.event_strategies import events as events
+    from stepfold.engine.testing.hunting import hunt as hunt
+    from stepfold.engine.testing.invariants import Broken as Broken
+    from stepfold.engine.testing.machines import HarnessMachine as HarnessMachine
+    from stepfold.engine.testing.machines import LoopMachine as LoopMachine
+    from stepfold.engine.testing.moves import Move as Move
+    from stepfold.engine.testing.moves import Script as Script
+    from stepfold.engine.testing.player import GoalPlayer as GoalPlayer
+    from stepfold.engine.testing.plays import play as play
+    from stepfold.engine.testing.said import KINDS as KINDS
+    from stepfold.engine.testing.said import Malformed as Malformed
+    from stepfold.engine.testing.said import Spoken as Spoken
+    from stepfold.engine.testing.said import actions as actions
+    from stepfold.engine.testing.said import malformed_replies as malformed_replies
+    from stepfold.engine.testing.said import replies as replies
+    from stepfold.engine.testing.scripts import configs as configs
+    from stepfold.engine.testing.scripts import event_logs as event_logs
+    from stepfold.engine.testing.scripts import scripts as scripts
+    from stepfold.engine.testing.stories import given as given
+    from stepfold.engine.testing.tool_player import ToolPlayer as ToolPlayer
     from stepfold.engine.testing.values import NoValue as NoValue
     from stepfold.engine.testing.values import arguments_for as arguments_for
 
 _HOMES = {
-    "KINDS": "replies",
-    "Malformed": "replies",
+    "Broken": "invariants",
+    "GoalPlayer": "player",
+    "HarnessMachine": "machines",
+    "KINDS": "said",
+    "LoopMachine": "machines",
+    "Malformed": "said",
+    "Move": "moves",
     "NoValue": "values",
-    "Spoken": "replies",
-    "actions": "replies",
+    "Script": "moves",
+    "Spoken": "said",
+    "ToolPlayer": "tool_player",
+    "actions": "said",
     "arguments_for": "values",
-    "malformed_replies": "replies",
-    "replies": "replies",
+    "configs": "scripts",
+    "event_logs": "scripts",
+    "events": "event_strategies",
+    "given": "stories",
+    "hunt": "hunting",
+    "malformed_replies": "said",
+    "play": "plays",
+    "replies": "said",
+    "scripts": "scripts",
 }
 
 __all__ = sorted(_HOMES)

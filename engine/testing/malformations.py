@@ -33,15 +33,8 @@ _PROSE = (
     "// ",
 )
 _MARKUP = (
-    "<tool_call>\n{}\n</tool_call>",
-    "{}<|im_end|>",
-    "[TOOL_CALLS] {}",
-    "<function=x>{}</function>",
-) + (
-    "<|channel|>commentary<|message|>{}",
-    "<s>{}</s>",
-    "<tool_code>{}</tool_code>",
-    "{}<end_of_turn>",
+    *("<tool_call>\n{}\n</tool_call>", "{}<|im_end|>", "[TOOL_CALLS] {}", "<function=x>{}</function>"),
+    *("<|channel|>commentary<|message|>{}", "<s>{}</s>", "<tool_code>{}</tool_code>", "{}<end_of_turn>"),
 )
 _CONTROL = ("\x00", "\x01", "\x08", "\x0b", "\x1b[2J", "\x1f", "\n", "\t")
 _ESCAPES = ("\\x41", "\\'", "\\u12", "\\u{41}", "\\a", "\\", "\\U0001F600")

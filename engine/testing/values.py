@@ -35,8 +35,10 @@ ANY_VALUE: Strategy = st.recursive(
 """Any JSON value at all."""
 
 _KEYWORDS_OF = {
-    "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties")
-    + ("maxProperties", "propertyNames", "dependentRequired", "dependencies", "unevaluatedProperties"),
+    "object": (
+        *("properties", "required", "additionalProperties", "patternProperties", "minProperties"),
+        *("maxProperties", "propertyNames", "dependentRequired", "dependencies", "unevaluatedProperties"),
+    ),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "additionalItems"),
     "string": ("minLength", "maxLength", "pattern"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),

@@ -28,20 +28,11 @@ KINDS = (*DEEDS, BROKEN_ARGUMENTS)
 
 _BLANKS = st.text(" \t\r\n", max_size=2)
 _FENCES = ("{}", "{}", "{}", "```json\n{}\n```", "```json{}```", "```json {} \n```")
-_FRAGMENTS = (*'{}[]:,"\\ \n-019.eE', "```json", "```", '"name"', '"arguments"', '"finish"', '"verify"') + (
+_FRAGMENTS = (
+    *'{}[]:,"\\ \n-019.eE',
+    *("```json", "```", '"name"', '"arguments"', '"finish"', '"verify"', '"summary"', "{}", "tru"),
     *("null", "true", "NaN", "\\ud83c", "\\udf78", "\\u0061", "\ud800", "\ufeff", "\xa0", "1e999", "'"),
-    *(
-        '"summary"',
-        "{}",
-        "tru",
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "<|im_end|>",
-        "[[[[",
-        "\x00",
-        "\x1b[2J",
-    ),
+    *("<think>", "</think>", "<tool_call>", "<|im_end|>", "[[[[", "\x00", "\x1b[2J"),
 )
 
 
