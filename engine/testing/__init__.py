@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stepfold.engine.testing.event_strategies import events as events
     from stepfold.engine.testing.hunting import hunt as hunt
+    from stepfold.engine.testing.hunting import search as search
     from stepfold.engine.testing.invariants import Broken as Broken
     from stepfold.engine.testing.machines import HarnessMachine as HarnessMachine
     from stepfold.engine.testing.machines import LoopMachine as LoopMachine
@@ -50,6 +51,7 @@ _HOMES = {
     "events": "event_strategies",
     "given": "stories",
     "hunt": "hunting",
+    "search": "hunting",
     "malformed_replies": "said",
     "play": "plays",
     "replies": "said",

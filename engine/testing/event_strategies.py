@@ -1,4 +1,4 @@
-"""Any event of the vocabulary, built from its declaration: legal as a line, whatever it would mean in a log."""
+"""Any event of the vocabulary, built from its declaration: legal as a line, whatever it would mean."""
 
 import json
 import typing
@@ -41,13 +41,18 @@ def _values_of(shape: Any) -> st.SearchStrategy[Any]:
     return st.one_of(*map(_values_of, get_args(shape)))
 
 
+def _written(value: Any, indent: int | None) -> msgspec.Raw:
+    """JSON as somebody else wrote it, on one line or on several."""
+    return msgspec.Raw(json.dumps(value, indent=indent, separators=(",", ":")).encode())
+
+
 _PLAIN: dict[type, st.SearchStrategy[Any]] = {
     str: _TEXTS,
     int: st.integers(-(2**63), 2**63 - 1),
     float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
     type(None): st.none(),
-    msgspec.Raw: _RAW.map(lambda value: msgspec.Raw(json.dumps(value, separators=(",", ":")).encode())),
+    msgspec.Raw: st.builds(_written, _RAW, st.sampled_from((None, 1))),
 }
 _built: dict[type, st.SearchStrategy[Any]] = {}
 
