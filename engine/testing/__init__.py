@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from stepfold.engine.testing.said import actions as actions
     from stepfold.engine.testing.said import malformed_replies as malformed_replies
     from stepfold.engine.testing.said import replies as replies
-    from stepfold.engine.testing.scripts import configs as configs
-    from stepfold.engine.testing.scripts import event_logs as event_logs
-    from stepfold.engine.testing.scripts import scripts as scripts
+    from stepfold.engine.testing.script_strategies import configs as configs
+    from stepfold.engine.testing.script_strategies import event_logs as event_logs
+    from stepfold.engine.testing.script_strategies import scripts as scripts
     from stepfold.engine.testing.stories import given as given
     from stepfold.engine.testing.tool_player import ToolPlayer as ToolPlayer
     from stepfold.engine.testing.values import NoValue as NoValue
@@ -46,8 +46,8 @@ _HOMES = {
     "ToolPlayer": "tool_player",
     "actions": "said",
     "arguments_for": "values",
-    "configs": "scripts",
-    "event_logs": "scripts",
+    "configs": "script_strategies",
+    "event_logs": "script_strategies",
     "events": "event_strategies",
     "given": "stories",
     "hunt": "hunting",
@@ -55,7 +55,7 @@ _HOMES = {
     "malformed_replies": "said",
     "play": "plays",
     "replies": "said",
-    "scripts": "scripts",
+    "scripts": "script_strategies",
 }
 
 __all__ = sorted(_HOMES)

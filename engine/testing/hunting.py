@@ -13,7 +13,7 @@ from msgspec import Struct
 from stepfold.engine.testing.event_strategies import events
 from stepfold.engine.testing.moves import Script, as_json
 from stepfold.engine.testing.said import EIGHT, actions, malformed_replies, noise
-from stepfold.engine.testing.scripts import scripts
+from stepfold.engine.testing.script_strategies import scripts
 from stepfold.engine.testing.targets import JUDGES, Fault, described
 from stepfold.engine.testing.values import ANY_VALUE, TEXTS, arguments_for
 from stepfold.events.codec import encode

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from stepfold.engine.testing.moves import Move
 from stepfold.engine.testing.player import GoalPlayer
 from stepfold.engine.testing.said import actions, malformed_replies
-from stepfold.engine.testing.scripts import TEXTS, configs, moves
+from stepfold.engine.testing.script_strategies import TEXTS, configs, moves
 from stepfold.engine.testing.tool_player import ToolPlayer
 from stepfold.engine.testing.tool_scripts import tool_configs, tool_moves
 from stepfold.events.configuration import GoalConfig, HarnessConfig
