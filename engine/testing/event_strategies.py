@@ -61,7 +61,7 @@ def _structs_of(shape: type) -> st.SearchStrategy[Any]:
     if shape not in _built:
         hints = get_type_hints(shape)
         names: tuple[str, ...] = shape.__struct_fields__  # type: ignore[attr-defined]
-        fields = {name: st.deferred(lambda hint=hints[name]: _values_of(hint)) for name in names}
+        fields = {name: st.deferred(lambda hint=hints[name]: _values_of(hint)) for name in names}  # type: ignore[misc]
         if "v" in fields:
             fields["v"] = st.just(v.VERSION)
         _built[shape] = st.builds(shape, **fields)

@@ -179,7 +179,7 @@ def hunt(
                 tools=tools,
                 known=frozenset(known[target]),
                 until=until,
-                counted=lambda target=target: counted(target),
+                counted=lambda target=target: counted(target),  # type: ignore[misc]
             )
             if given_ is not None:
                 left[target] = given_ - size

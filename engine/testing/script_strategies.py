@@ -53,7 +53,7 @@ def _calls(manifests: tuple[Manifest, ...]) -> st.SearchStrategy[Move]:
     return st.one_of(
         [
             arguments_for(bytes(manifest.schema)).map(
-                lambda arguments, name=manifest.name: _action(
+                lambda arguments, name=manifest.name: _action(  # type: ignore[misc]
                     "capability_call", capability=name, arguments=arguments
                 )
             )

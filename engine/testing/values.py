@@ -270,7 +270,7 @@ def _texts(schema: Schema) -> Strategy:
     least, most = int(schema.get("minLength", 0)), schema.get("maxLength")
     if "pattern" in schema:
         return st.from_regex(schema["pattern"]).filter(
-            lambda text: least <= len(text) and (most is None or len(text) <= most) and _is_writable(text)
+            lambda text: least <= len(text) and (most is None or len(text) <= most) and _is_writable(text)  # type: ignore[arg-type]
         )
     characters = st.characters(exclude_categories=["Cs"])
     return st.text(characters, min_size=least, max_size=least + 3 * MOST_ITEMS if most is None else int(most))
