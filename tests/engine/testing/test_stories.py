@@ -27,5 +27,5 @@ def test_a_story_goes_on_from_recorded_events() -> None:
 def test_what_was_decided_instead_is_told() -> None:
     story = given(NOTHING_TO_VERIFY).when(VERIFY)
 
-    with pytest.raises(AssertionError, match="decided  .*ChecksJudged"):
+    with pytest.raises(AssertionError, match=r"decided  .*ChecksJudged"):
         story.then("RunFinished")
