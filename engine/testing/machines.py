@@ -34,7 +34,7 @@ class LoopMachine(RuleBasedStateMachine):
         self.player = GoalPlayer(data.draw(self.configs()))
 
     def _play(self, move: Move) -> None:
-        # Hypothesis takes a machine that has no rule left for a mistake, so the rules of an ended run do nothing.
+        # Hypothesis takes a machine that has no rule left for a mistake: those of an ended run do nothing.
         if self.player is not None and not self.player.ended:
             self.player.play(move)
 
