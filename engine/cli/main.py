@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "judge": ("studies:judge", "What if? Recorded runs under other caps, policies or options."),
     "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
+    "fuzz": ("fuzz:fuzz", "Search for what breaks your tools, the contract or the loop, and save it."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (
         "doctor:doctor",

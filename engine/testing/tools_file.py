@@ -1,0 +1,51 @@
+"""The tools of a user's file: an array of names and JSON Schemas, in any of the shapes that APIs use."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stepfold.engine.contract.schemas import SchemaError, compile_schema
+from stepfold.events.configuration import Manifest
+
+_SCHEMA_KEYS = ("schema", "parameters", "inputSchema", "input_schema")
+
+
+class ToolsError(ValueError):
+    """A file of tools that can't be used: which tool, and what is wrong with it."""
+
+
+def read_tools(path: str | Path) -> tuple[Manifest, ...]:
+    """Read an array of tools, or `{"tools": […]}`. Raises ToolsError."""
+    try:
+        listed = json.loads(Path(path).read_bytes().decode())
+    except OSError as failure:
+        raise ToolsError(f"{path}: {failure.strerror or failure}; name a file of tools") from None
+    except (ValueError, RecursionError) as failure:
+        raise ToolsError(f"{path}: not JSON ({failure}); write an array of tools") from None
+    entries = listed.get("tools") if isinstance(listed, dict) else listed
+    if not isinstance(entries, list) or not entries:
+        raise ToolsError(f'{path}: no tools; write an array of {{"name": ..., "schema": ...}}')
+    try:
+        return tuple(manifest_of(entry) for entry in entries)
+    except (SchemaError, ToolsError, msgspec.ValidationError) as failure:
+        raise ToolsError(f"{path}: {failure}") from None
+
+
+def manifest_of(entry: Any) -> Manifest:
+    """One tool: its name and schema, and what a manifest may say beside (`mutates`, `aliases`, `hidden`)."""
+    described = entry.get("function", entry) if isinstance(entry, dict) else None
+    if not isinstance(described, dict) or not isinstance(described.get("name"), str):
+        raise ToolsError(
+            f'a tool has no "name": {json.dumps(entry)[:80]}; write {{"name": ..., "schema": ...}}'
+        )
+    found = next((described[key] for key in _SCHEMA_KEYS if key in described), {"type": "object"})
+    schema = json.dumps(found, separators=(",", ":")).encode()
+    compile_schema(schema)
+    traits = {
+        key: described[key] for key in ("mutates", "idempotency", "aliases", "hidden") if key in described
+    }
+    described_as = str(described.get("description") or described["name"])
+    whole = {"name": described["name"], "description": described_as, "schema": None, **traits}
+    return msgspec.structs.replace(msgspec.convert(whole | {"schema": msgspec.Raw(schema)}, Manifest))
