@@ -86,12 +86,18 @@ class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """`[guards]`: after how many repetitions a run that goes nowhere fails. 0 turns a guard off.
 
     `cycle` counts the rounds of a cycle of up to six steps, `rejection` equal rejections in a row,
-    `failure` equal failures of one call. 3 is a good threshold of each.
+    `failure` equal failures of one call. 3 is a good threshold of each. `own` names guards from outside.
     """
 
     cycle: int = 0
     rejection: int = 0
     failure: int = 0
+    own: tuple[str, ...] = ()
+
+    @property
+    def thresholds(self) -> dict[str, int]:
+        """What each guard of repetitions counts to, by its name."""
+        return {"cycle": self.cycle, "rejection": self.rejection, "failure": self.failure}
 
 
 NO_GUARDS = Guards()

@@ -456,9 +456,10 @@ class ChecksJudged(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=T
 
 
 class GuardTripped(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A loop guard took over."""
+    """A loop guard took over. `detail` is the reason that a guard from outside gave."""
 
     guard: str
+    detail: str = ""
 
 
 class FinishAccepted(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):

@@ -323,8 +323,9 @@ def guard_tripped(run: Run, event: GuardTripped) -> None:
             run.goal.summary = f"all {config_of(run).max_steps} steps of this turn are used up"
         case "steps_spent":
             run.status = "step_cap"
-        case guard if guard in repeats.GUARDS:
-            run.fault, run.fault_detail = guard, repeats.GUARDS[guard]
+        case guard:
+            run.goal.verdict = "guard"
+            run.fault, run.fault_detail = guard, event.detail or repeats.GUARDS.get(guard, guard)
 
 
 def finish_accepted(run: Run, event: FinishAccepted) -> None:

@@ -60,6 +60,7 @@ class LoopOutcome(Struct, frozen=True):
     mutations: int = 0
     error: str = ""
     detail: str = ""
+    guard: str = ""
     loop: str = "goal"
 
     @property
@@ -110,6 +111,7 @@ def outcome(run: Run) -> LoopOutcome:
         mutations=goal.mutations,
         error=run.fault,
         detail=run.fault_detail,
+        guard=run.fault if goal.verdict == "guard" else "",
     )
 
 

@@ -21,7 +21,6 @@ from stepfold.engine.runtime.settings import Settings, SettingsError, read_setti
 from stepfold.events.journal import records_of
 from stepfold.events.store import Store
 from stepfold.projections.fold_goal import LISTEN
-from stepfold.projections.fold_repeats import GUARDS
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
 from stepfold.projections.outcome import outcome as outcome_of
 from stepfold.projections.run import fold
@@ -240,8 +239,8 @@ def _why(outcome: LoopOutcome) -> str:
             return "the model asks; answer with `stepfold resume RUN --answer TEXT`"
         case "cancelled":
             return "it was cancelled"
-        case "failed" if outcome.error in GUARDS:
-            return outcome.detail
+        case "failed" if outcome.guard:
+            return f"{outcome.detail} (guard {outcome.guard})"
         case "failed":
             return f"the model gave no reply: {outcome.reason}"
         case "running":

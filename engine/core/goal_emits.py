@@ -12,6 +12,7 @@ from stepfold.engine.core.backoff import delay_of
 from stepfold.engine.core.framing import changed_sections, estimated_tokens
 from stepfold.engine.core.goal_sees import Acting, Checking, taken_arguments
 from stepfold.engine.core.machine import Emit, Head
+from stepfold.engine.core.own_guards import objection
 from stepfold.engine.core.profile import infer_profile_from_goal
 from stepfold.events import vocabulary as v
 from stepfold.projections.digest import digest_of
@@ -270,6 +271,12 @@ def finish_rejected(run: Run, given: Acting, head: Head) -> v.Decided:
     """Exactly which checks are unmet."""
     still = unmet(checks_of(run), run.goal.evidence, run.goal.mutations)
     return v.FinishRejected(*head, call_id=given.call_id, unmet=still)
+
+
+def own_guard(run: Run, given: Any, head: Head) -> v.Decided:
+    """Which of the guards from outside objects, and why."""
+    name, reason = objection(run)
+    return v.GuardTripped(*head, guard=name, detail=reason)
 
 
 def asked(run: Run, given: Acting, head: Head) -> v.Decided:

@@ -70,6 +70,7 @@ ROWS = (
     silent("drop_action", "any", "acting", "closing", when=[g.cancel_requested]),
     rests("await_workers", "verify finish ask_user", "acting", when=[g.workers_open]),
     rests("await_before_escalating", "capability_search", "acting", when=[g.workers_open, g.action_repeats]),
+    emits("own_guard", "any", "acting", v.GuardTripped, emit.own_guard, to="closing", when=[g.own_guard_objects]),
     emits("escalate", "capability_search", "acting", v.GuardTripped, always(v.GuardTripped, guard="search_repeats"), to="escalating", when=[g.action_repeats, g.checks_missing]),
     emits("search_ends", "capability_search", "acting", v.FinishAccepted, emit.finish_accepted("search_repeats"), to="closing", when=[g.action_repeats, g.checks_configured, g.evidence_complete]),
     emits("search", "capability_search", "acting", v.CapabilitiesFound, emit.found, to="framing"),

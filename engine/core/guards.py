@@ -10,6 +10,7 @@ import msgspec
 
 from stepfold.engine.capabilities.lifecycle import Admitted, Refused
 from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
+from stepfold.engine.core.own_guards import objection
 from stepfold.engine.core.profile import PROFILES
 from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred, ToolReturned
 from stepfold.projections.evidence import unmet
@@ -30,6 +31,15 @@ def observation_pending(run: Run, given: Any) -> bool:
 def cancel_requested(run: Run, given: Any) -> bool:
     """Somebody wants the run to end. Stands above whatever a state could start."""
     return run.cancel
+
+
+def own_guard_objects(run: Run, given: Any) -> bool:
+    """A guard that somebody brought from outside objects to the action.
+
+    Earned by rules that only a project knows: a model that edits the lock file, or asks for the same
+    record of a database for the hundredth time under another name.
+    """
+    return bool(config_of(run).guards.own) and bool(objection(run)[0])
 
 
 def steps_spent(run: Run, given: Any) -> bool:

@@ -16,6 +16,7 @@ from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.servers import Servers, ServerSpec
 from stepfold.engine.capabilities.workspace import Workspace
+from stepfold.engine.core.own_guards import OwnGuard, require
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.chat import Chat
@@ -25,6 +26,7 @@ from stepfold.engine.runtime.fork import Branch, branch_off
 from stepfold.engine.runtime.goal_effects import Approve, GoalEffects, nobody_there
 from stepfold.engine.runtime.interrupts import interrupts
 from stepfold.engine.runtime.live import LiveEffects
+from stepfold.engine.runtime.own_guards import fetch, provided
 from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
@@ -83,6 +85,7 @@ class AgentLoop:
         durability: str = "normal",
         tool_policy: Sequence[Rule] = (),
         guards: Guards = NO_GUARDS,
+        own_guards: Sequence[OwnGuard] = (),
         web: Network = NO_NETWORK,
         readable: Sequence[str] = (),
         servers: Sequence[ServerSpec] = (),
@@ -108,7 +111,7 @@ class AgentLoop:
             manifests=NATIVE,
             policy=tuple(policy),
             tool_policy=tuple(tool_policy),
-            guards=guards,
+            guards=replace(guards, own=_own_guards(guards, own_guards)),
             sandbox_required=sandbox != "none",
             network=network,
             memory=memory,
@@ -341,6 +344,15 @@ def _checks_of(project: Path) -> tuple[CheckSpec, ...]:
 
 async def _listed(effects: LiveEffects, backend: str) -> tuple[ToolsListed, ...]:
     return () if effects.servers is None else await effects.servers.open(backend)
+
+
+def _own_guards(guards: Guards, given: Sequence[OwnGuard]) -> tuple[str, ...]:
+    """The names of all guards from outside, each of them here. Raises GuardClash and MissingGuard."""
+    names = tuple(dict.fromkeys((*guards.own, *provided(given))))
+    fetch(names)
+    for name in names:
+        require(name)
+    return names
 
 
 def _without_nul(checks: tuple[CheckSpec, ...]) -> tuple[CheckSpec, ...]:

@@ -133,7 +133,7 @@ def _checked(config: Config, setting: str) -> Config:
         value = getattr(read, name, None)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ChangeError(f"--set {setting!r}: must be more than 0")
-    if isinstance(read, GoalConfig) and not all(map(is_threshold, msgspec.structs.astuple(read.guards))):
+    if isinstance(read, GoalConfig) and not all(map(is_threshold, read.guards.thresholds.values())):
         raise ChangeError(f"--set {setting!r}: must be 2 or more, or 0 to turn it off")
     profile = getattr(read, "profile", "")
     if profile and profile not in PROFILES:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from stepfold.engine.core.decide import decide
-from stepfold.events.vocabulary import AnyEvent, Unknown
+from stepfold.engine.core.own_guards import MissingGuard
+from stepfold.engine.runtime.own_guards import fetch_for
+from stepfold.events.vocabulary import AnyEvent, Decided, Unknown
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 
@@ -53,9 +55,18 @@ async def drive(run: Run, effects: Effects, log: EventLog) -> Run:
 def settle(run: Run, log: EventLog) -> int:
     """Decide until the run rests; how many events that took. Raises NeverRests."""
     for count in range(DECISIONS_AT_MOST):
-        event = decide(run)
+        event = _decided(run)
         if event is None:
             return count
         evolve(run, event)
         log.record(event)  # type: ignore[arg-type]
     raise NeverRests(f"the {run.loop} table never rests in {run.state!r}: look at its last row")
+
+
+def _decided(run: Run) -> Decided | None:
+    try:
+        return decide(run)
+    except MissingGuard:
+        # Once in a process: whoever made the log had the guard, and it may be installed here as well.
+        fetch_for(run.config)
+        return decide(run)

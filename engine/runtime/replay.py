@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stepfold.engine.core.own_guards import MissingGuard
 from stepfold.engine.runtime.drive import drive
 from stepfold.events.codec import encode
 from stepfold.events.journal import (
@@ -352,6 +353,8 @@ def replay(trace: str | Path) -> Replay:
         return Replay(str(trace), "unreadable", line=error.line, why=why)
     except LogError as error:
         return Replay(str(trace), "unreadable", line=error.line, why=error.why)
+    except MissingGuard as error:
+        return Replay(str(trace), "unreadable", why=str(error))
 
 
 def _verdict(trace: str, watched: _Watched) -> Replay:

@@ -305,7 +305,7 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
         raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
     if loop.profile and loop.profile not in PROFILES:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
-    for name, threshold in msgspec.structs.asdict(settings.guards).items():
+    for name, threshold in settings.guards.thresholds.items():
         if not is_threshold(threshold):
             raise SettingsError(
                 f"{where}: guards.{name} is {threshold}; it must be 2 or more, or 0 to turn it off"

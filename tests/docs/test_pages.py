@@ -96,6 +96,8 @@ def as_toml(field: Any) -> str:
             return str(value).lower()
         case str() as value:
             return f'"{value}"'
+        case tuple() as value:
+            return str(list(value))
         case value:
             return str(value)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from stepfold.engine.core.own_guards import provide
 from stepfold.events.configuration import Guards, Retry
 from stepfold.events.vocabulary import (
     BLANK,
@@ -19,6 +20,7 @@ from stepfold.events.vocabulary import (
     UserLoaded,
     WaitEnded,
 )
+from stepfold.projections.state import Run
 from tests.house import (
     ASK,
     ASKING,
@@ -78,6 +80,13 @@ def told(*batches: Any, **changes: Any) -> Callable[[], list[AnyEvent]]:
 LOOK = call("look", path="README.md")
 CHANGE = call("change", path="a.py")
 BIG = call("look", text="x" * 400)
+
+
+def _refuses_to_look(run: Run, name: str, arguments: dict[str, Any]) -> str:
+    return "nobody looks here" if arguments.get("capability") == "look" else ""
+
+
+provide("refuses_to_look", _refuses_to_look)
 
 ALL_GUARDS = Guards(cycle=3, rejection=3, failure=3)
 NOT_FOUND = {"look": lambda arguments: ToolReturned(*BLANK, content="no such file", error="NotFound")}
@@ -147,6 +156,7 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
             "change": lambda arguments: RAISED,
         },
     ),
+    "a guard from outside objects": played(LOAD, LOOK, guards=Guards(own=("refuses_to_look",)), **NO_CHECKS),
     "goes in a circle": played(LOAD, *[LOOK, SEARCH] * 9, guards=ALL_GUARDS, **NO_CHECKS),
     "is rejected for the same reason": played(*[PROSE] * 9, guards=ALL_GUARDS),
     "fails in the same way": played(
