@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench install install-dev clean
+.PHONY: demo test check nightly bench install install-dev clean
 
 demo: install
 	$(BIN)/stepfold demo
@@ -17,6 +17,12 @@ check: install-dev
 	$(BIN)/mypy
 	$(BIN)/pyright
 	PYTHONPATH=.links $(BIN)/lint-imports
+
+# 100,000 examples of each target of the fuzzer, and half an hour of coverage-guided search: for a night.
+nightly: install-dev
+	STEPFOLD_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/engine/testing/test_invariants_hold.py
+	$(BIN)/python tests/coverage_guided/contract.py -max_total_time=900 tests/coverage_guided/contract_corpus
+	$(BIN)/python tests/coverage_guided/codec.py -max_total_time=900 tests/coverage_guided/codec_corpus
 
 bench: install-dev
 	$(BIN)/python tests/bench/run.py

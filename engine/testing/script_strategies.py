@@ -114,11 +114,41 @@ def scripts(
     return _goal_scripts(manifests, longest)
 
 
+def courses(manifests: tuple[Manifest, ...] = BOTH) -> st.SearchStrategy[tuple[Move, ...]]:
+    """Stretches of a run that lead deep: what is only reached by several right moves in a row."""
+    load = _action("capability_load", names=[manifest.name for manifest in manifests])
+    look, change = (_action("capability_call", capability=m.name, arguments={}) for m in BOTH)
+    lands, verify = Move("land", "done"), _action("verify")
+    finish, search = _action("finish", summary="done"), _action("capability_search", query="look")
+    verified = (verify, lands, lands)
+    known = (
+        verified,
+        (*verified, finish),
+        (verify, verify),
+        (verify, _action("verify", checks=["nine"])),
+        (search, search),
+        (Move("err", number=1), Move("jump", number=3600), Move("err", number=1), Move("jump", number=3600)),
+    )
+    if manifests is not BOTH:
+        return st.sampled_from(known)
+    deeper = (
+        (load, look, lands),
+        (load, change, lands),
+        (load, *verified, change, lands, finish),
+        (load, look, Move("late", "late"), lands),
+        (load, look, Move("cancel", "stop"), Move("late", "late")),
+        (*verified, finish, finish),
+    )
+    return st.sampled_from((*known, *deeper))
+
+
 @st.composite
 def _goal_scripts(draw: Draw, manifests: tuple[Manifest, ...], longest: int) -> Script:
-    count = draw(st.integers(0, longest))
-    made = draw(st.lists(moves(manifests), min_size=count, max_size=count))
-    return Script(draw(configs(manifests)), tuple(made))
+    single = moves(manifests).map(lambda move: (move,))
+    parts = st.booleans().flatmap(lambda deep: courses(manifests) if deep else single)
+    count = draw(st.integers(0, longest // 2))
+    made = draw(st.lists(parts, min_size=count, max_size=count))
+    return Script(draw(configs(manifests)), tuple(move for part in made for move in part))
 
 
 @st.composite

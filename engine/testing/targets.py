@@ -69,6 +69,7 @@ def judge_contract(case: Case) -> None:
 
 def judge_codec(case: Case) -> None:
     """A line is an event that is written as it was read, or one LineError."""
+    insist("unwritable" not in case, "every event can be written", case.get("unwritable"))
     line = base64.b64decode(case["line_b64"])
     try:
         event = decode(line)

@@ -42,14 +42,20 @@ FAULTS = {
     "bytes that are no text pass": Planted("engine.contract.envelope:parse_action", 'text.decode("utf-8")', 'text.decode("utf-8", "ignore")', "contract", 1000),
     # the codec
     "escapes are not undone": Planted("events.codec:decode", "if _MARK_BEGINS in line and", "if False and", "codec", 400),
+    "line feeds stay": Planted("events.codec:encode", "return _one_line(line) if _LINE_FEED in line else line", "return line", "codec", 1500),
+    "half a pair of surrogates can't be written": Planted("events.codec:encode", "line = _encode(_map_text(event, _escape))\n    else", "raise\n    else", "codec", 1500),
     # guards
+    "one retry too many": Planted("engine.core.guards:retryable", "run.attempt + 1 <", "run.attempt <", "goal", 400),
+    "a verify that can't help goes on": Planted("engine.core.guards:has_no_automatic_verifier_evidence", "return ", "return False and ", "goal", 400),
+    "a repeated search runs no checks": Planted("engine.core.guards:checks_missing", "bool(", "not bool(", "goal", 400),
     "finish needs no evidence": Planted("engine.core.guards:checks_missing", "bool(unmet(checks_of(run), run.goal.evidence, run.goal.mutations))", "False", "goal", 200),
     "steps are not counted": Planted("engine.core.guards:steps_spent", ">=", ">", "goal", 50),
     "every verify is a repeat": Planted("engine.core.guards:action_repeats", "now.arguments == before.arguments or", "True or", "goal", 400),
     "a cancel is not heard": Planted("engine.core.guards:cancel_requested", "run.cancel", "False", "goal", 400),
     "the gate is open": Planted("engine.capabilities.lifecycle:_gate", "name in loaded", "True", "goal", 300),
     # evolve
-    "a rejection is a call in the turns": Planted("projections.fold_goal:action_rejected", "run.reply, tool_call_id=event.call_id", "run.reply, tool_calls=(ToolCall(event.call_id, 'finish', '{}'),)", "goal", 100),
+    "a change leaves evidence fresh": Planted("projections.fold_goal:tool_ended", "goal.mutations += 1", "pass", "goal", 600),
+    "a rejection is a call in the turns": Planted("projections.fold_goal:action_rejected", "run.reply, tool_call_id=event.call_id", "run.reply, tool_calls=(ToolCall(event.call_id, 'finish', '{}'),)", "goal", 400),
     "the step is not kept": Planted("projections.run:evolve", "run.step = event.step", "run.step = event.step or 0 if event.step < 3 else 2", "goal", 100),
     # pairing
     "an observation loses its call": Planted("projections.fold_goal:observation_recorded", "tool_call_id=call_id", "tool_call_id=''", "goal", 100),
