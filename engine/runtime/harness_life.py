@@ -70,15 +70,15 @@ class Life:
         self._harness = harness
         self._stream = stream
         self._told = told
-        self._run = Run()
+        self.run = Run()
         self._effects = harness.effects(self)
 
     def delta(self, piece: ModelDelta, effect: AskModel) -> None:
         """A streamed piece goes to whoever listens, and into the log only if that was asked for."""
-        if getattr(self._run.config, "record_deltas", False):
+        if getattr(self.run.config, "record_deltas", False):
             self._effects.push(piece)
         elif self._told is not None:
-            self._told(replace(piece, run_id=self.run_id, step=self._run.step, key=effect.key))
+            self._told(replace(piece, run_id=self.run_id, step=self.run.step, key=effect.key))
 
     def cancel(self, reason: str) -> None:
         """Ask the run for its end."""
@@ -106,12 +106,12 @@ class Life:
         log = self._harness.log(self.run_id)
         assert isinstance(log, RunLog)
         reopened = reopen(log.recorded(), log)
-        self._run = reopened.run
-        if not self._run.due:
+        self.run = reopened.run
+        if not self.run.due:
             log.close()
-            return AgentLoopResult(agent_run(self._run), status_of(self._run))
+            return AgentLoopResult(agent_run(self.run), status_of(self.run))
         push_reopening(self._effects, reopened)
-        if STEERING in self._run.due and commands:
+        if STEERING in self.run.due and commands:
             self._effects.push(SteeringReceived(*BLANK, commands=tuple(commands)), STEERING)
         return await self._drive(log)
 
@@ -133,11 +133,11 @@ class Life:
             if isinstance(log, RunLog):
                 log.close()
         events = tuple(event for event in told.events if not isinstance(event, Unknown))
-        return AgentLoopResult(agent_run(self._run, events), status_of(self._run))
+        return AgentLoopResult(agent_run(self.run, events), status_of(self.run))
 
     async def _to_the_end(self, log: EventLog) -> None:
         """Drive; when this task is cancelled, end the run cancelled first, so that its log is whole."""
-        await drive_to_the_end(self._run, self._effects, log, self.cancel)
+        await drive_to_the_end(self.run, self._effects, log, self.cancel)
 
     def _hear(self, batch: tuple[Command, ...]) -> None:
         self._effects.push(SteeringReceived(*BLANK, commands=batch))

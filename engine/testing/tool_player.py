@@ -10,7 +10,7 @@ from stepfold.engine.runtime.harness import AgentHarness
 from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy
 from stepfold.engine.runtime.steering import CancellationToken, SteeringHandle
 from stepfold.engine.runtime.tools import ToolResult, tool
-from stepfold.engine.testing.invariants import holds_of_a_log, insist, provider_takes
+from stepfold.engine.testing.invariants import holds_of_a_log, insist, provider_takes, same_run
 from stepfold.engine.testing.moves import Move
 from stepfold.engine.testing.player import QUIET_TURNS, JumpingClock
 from stepfold.events import vocabulary as v
@@ -34,6 +34,7 @@ class ToolPlayer:
         self.called: list[asyncio.Future[Any]] = []
         self.events: list[Any] = []
         self.result: Any = None
+        self._life: Any = None
         self._token, self._handle = CancellationToken(), SteeringHandle(STEERED)
         self.task = self.loop.create_task(self._run(config))
         self._go_on()
@@ -70,6 +71,8 @@ class ToolPlayer:
             return
         holds_of_a_log(self.events)
         run = self.run
+        if self._life is not None:
+            same_run(self._life.run, run)
         insist(run.call <= self.config.max_model_calls, "no more model calls than the cap", run.call)
         calls = sum(isinstance(event, v.ToolStarted) for event in self.events)
         insist(calls <= self.config.max_tool_calls, "no more tool calls than the cap", calls)
@@ -125,9 +128,9 @@ class ToolPlayer:
         settings = RunConfig(
             run_id="fuzz", timeout=config.wall_clock, cancellation=self._token, steering=self._handle
         )
-        life = _life(harness, settings, self.events.append)
+        self._life = _life(harness, settings, self.events.append)
         try:
-            self.result = await life.begin(["go"])
+            self.result = await self._life.begin(["go"])
         except HarnessError as error:
             self.result = error
 

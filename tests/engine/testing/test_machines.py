@@ -2,13 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
+from stepfold.engine.runtime.replay import verify
 from stepfold.engine.testing.fixtures import judge, save
 from stepfold.engine.testing.moves import as_json, script_from
 from stepfold.engine.testing.targets import Fault
-from stepfold.testing import HarnessMachine, LoopMachine, Script, scripts
+from stepfold.events.codec import encode
+from stepfold.events.journal import Recorded
+from stepfold.events.vocabulary import RunStarted
+from stepfold.testing import HarnessMachine, LoopMachine, Script, event_logs, scripts
 
 FEW = settings(max_examples=8, stateful_step_count=10, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -31,3 +36,16 @@ def test_the_same_case_found_twice_is_one_file(tmp_path: Path) -> None:
 
     assert len(paths) == len(list(tmp_path.iterdir())) == 1
     assert judge(paths.pop()) is None
+
+
+@settings(FEW, max_examples=25)
+@given(event_logs("goal") | event_logs("tools"))
+def test_a_drawn_log_is_legal_wherever_it_is_cut(events: tuple[Any, ...]) -> None:
+    holds_of_order(events)
+
+    assert verify(Recorded(encode(event), event) for event in events)[1] == len(events)
+
+
+def holds_of_order(events: tuple[Any, ...]) -> None:
+    assert isinstance(events[0], RunStarted)
+    assert [event.seq for event in events] == list(range(len(events)))
