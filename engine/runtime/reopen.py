@@ -20,15 +20,13 @@ class CannotResume(Exception):
 
 
 class Reopened(Struct, frozen=True):
-    """A folded run, and the keys of the effects that may have been in flight when its process died.
-
-    `decided` counts what its process had decided and not written any more.
+    """A folded run, the keys of the effects that may have been in flight when its process died, and what
+    had to be mended of its log.
     """
 
     run: Run
     suspects: tuple[str, ...]
     repair: Repair = NOTHING
-    decided: int = 0
 
 
 def reopen(log: Log, out: RunLog) -> Reopened:
@@ -47,7 +45,7 @@ def reopen(log: Log, out: RunLog) -> Reopened:
     decided = settle(run, out)
     out.flush()
     suspects = at_the_end & in_flight if decided else at_the_end
-    return Reopened(run, tuple(key for key in run.due if key in suspects), out.repair, decided)
+    return Reopened(run, tuple(key for key in run.due if key in suspects), out.repair)
 
 
 def refuse_ended(run: Run) -> None:
