@@ -32,8 +32,10 @@ async def fingerprint(context: CallContext, store: Path) -> str:
 
 def _digest(root: Path, known: Iterable[str] | None, store: Path) -> str:
     whole = blake2b(digest_size=8)
+    # A project may lie in the store of an evaluation: then all of it would be left out.
+    apart = store if store.is_relative_to(root) else None
     for path in sorted(_walked(root) if known is None else known):
-        if APART.isdisjoint(Path(path).parts) and not (root / path).is_relative_to(store):
+        if APART.isdisjoint(Path(path).parts) and not (apart and (root / path).is_relative_to(apart)):
             whole.update(os.fsencode(path) + b"\0" + _state(root / path))
     return whole.hexdigest()
 

@@ -10,9 +10,10 @@ import click
 from stepfold.engine.cli.narration import narrate
 from stepfold.engine.cli.output import note, say, store_folder, visible, visible_line
 from stepfold.engine.cli.person import Person
-from stepfold.engine.cli.run import chosen_model, loop_of, project_folder
+from stepfold.engine.cli.run import project_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.chat import Chat
+from stepfold.engine.runtime.configured import chosen_model, loop_of
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import CannotUndo
 from stepfold.events.store import Store
@@ -50,7 +51,9 @@ def chat(
         person = Person()
         ends = _Ends()
         answering = chosen_model(model, settings)
-        loop = loop_of(settings, folder, answering, opened, max_steps, profile, watch=ends.told)
+        loop = loop_of(
+            settings, folder, answering, opened, watch=ends.told, max_steps=max_steps, profile=profile
+        )
         with loop.chat(person.approve, run_id=chosen) as talk:
             note(f"chat with {answering.name} in {folder}; /help lists the commands")
             if chosen:

@@ -1,13 +1,17 @@
 """`stepfold fork`: branch off a recorded run, under other settings, another model or an edited reply."""
 
+import sys
+
 import click
 
+from stepfold.engine.cli.narration import narrator
 from stepfold.engine.cli.output import note, store_folder
 from stepfold.engine.cli.reading import located
-from stepfold.engine.cli.run import chosen_model, loop_of, project_folder, report
+from stepfold.engine.cli.run import project_folder, report
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.recorded import RECORDING_SPENT
 from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.configured import chosen_model, loop_of
 from stepfold.engine.runtime.continued import Continued
 from stepfold.engine.runtime.fork import CannotFork, served_mutations
 from stepfold.engine.runtime.settings import Settings, read_settings
@@ -51,7 +55,7 @@ def fork(
         trace, _ = located(run_id, str(opened.folder))
         source = read_log(trace).records
         answers = resolve_model(model, configured, source)
-        loop = loop_of(configured, folder, answers, opened, None, None)
+        loop = loop_of(configured, folder, answers, opened, watch=narrator(sys.stderr.isatty()))
         outcome = loop.fork(trace, at=at, changes=settings, reply=reply)
         _tell_what_was_served(source, read_log(opened.path_of(outcome.run_id)).records)
         if outcome.error == RECORDING_SPENT:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
     "diff": ("studies:diff", "Two runs side by side from their first difference."),
     "judge": ("studies:judge", "What if? Recorded runs under other caps, policies or options."),
+    "eval": ("eval:evaluate", "A suite of tasks, run many times and judged by checks no model sees."),
     "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
     "fuzz": ("fuzz:fuzz", "Search for what breaks your tools, the contract or the loop, and save it."),

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,7 +15,8 @@ from stepfold.engine.runtime.replay import Replay
 from stepfold.engine.runtime.replay import replay as replay_trace
 from stepfold.events.store import Store
 
-_EXIT = {"identical": 0, "unreadable": 2, "diverged": 3}
+EXIT_CODES = {"identical": 0, "unreadable": 2, "diverged": 3}
+Verdict = TypeVar("Verdict")
 LONGEST_SHOWN = 200
 ALONE_AT_MOST = 8
 """So many traces are replayed in this process: starting others would take longer than they do."""
@@ -32,18 +33,18 @@ def replay(traces: tuple[str, ...], store: str | None, for_machines: bool) -> in
     """
     files = trace_files(traces, store)
     counts: Counter[str] = Counter()
-    for verdict in _with_progress(_verdicts(files), len(files)):
+    for verdict in with_progress(verdicts_of(files), len(files)):
         counts[verdict.verdict] += 1
         if for_machines:
             click.echo(json.dumps(verdict.as_json()))
         else:
             _show(verdict)
     if len(files) > 1 and not for_machines:
-        say(f"{len(files)} traces: {', '.join(f'{counts[verdict]} {verdict}' for verdict in _EXIT)}")
-    return max(_EXIT[verdict] for verdict in counts)
+        say(f"{len(files)} traces: {', '.join(f'{counts[verdict]} {verdict}' for verdict in EXIT_CODES)}")
+    return max(EXIT_CODES[verdict] for verdict in counts)
 
 
-def _verdicts(files: Sequence[Path]) -> Iterator[Replay]:
+def verdicts_of(files: Sequence[Path]) -> Iterator[Replay]:
     """One verdict a file, in order: here for a few, over the cores for many."""
     workers = min(os.cpu_count() or 1, len(files))
     if len(files) <= ALONE_AT_MOST or workers < 2:
@@ -55,7 +56,8 @@ def _verdicts(files: Sequence[Path]) -> Iterator[Replay]:
         yield from pool.map(replay_trace, files, chunksize=max(1, len(files) // (workers * 16)))
 
 
-def _with_progress(verdicts: Iterable[Replay], count: int) -> Iterator[Replay]:
+def with_progress(verdicts: Iterable[Verdict], count: int) -> Iterator[Verdict]:
+    """Hand on what is told of each trace; on a terminal, stderr says how many of many are done."""
     watched = count > ALONE_AT_MOST and sys.stderr.isatty()
     for done, verdict in enumerate(verdicts, start=1):
         # Cleared before the verdict is printed, so that the two never share a line.

@@ -12,12 +12,9 @@ from stepfold.engine.cli.liveness import is_being_written
 from stepfold.engine.cli.narration import narrator
 from stepfold.engine.cli.output import counted, note, say, store_folder
 from stepfold.engine.core.profile import PROFILES
-from stepfold.engine.models.protocol import Model
-from stepfold.engine.models.resolve import resolve
-from stepfold.engine.runtime.agent_loop import AgentLoop
+from stepfold.engine.runtime.configured import chosen_model, loop_of
 from stepfold.engine.runtime.reopen import refuse_ended
-from stepfold.engine.runtime.run_log import Watch
-from stepfold.engine.runtime.settings import Settings, SettingsError, read_settings
+from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.journal import records_of
 from stepfold.events.store import Store
 from stepfold.projections.fold_goal import LISTEN
@@ -58,7 +55,15 @@ def run(
     folder = project_folder(project)
     settings = read_settings(folder)
     with Store(store_folder(store, folder)) as opened:
-        loop = loop_of(settings, folder, chosen_model(model, settings), opened, max_steps, profile)
+        loop = loop_of(
+            settings,
+            folder,
+            chosen_model(model, settings),
+            opened,
+            watch=narrator(sys.stderr.isatty()),
+            max_steps=max_steps,
+            profile=profile,
+        )
         return report(loop.run(goal), opened, for_machines)
 
 
@@ -85,7 +90,8 @@ def resume(
         refuse_ended(recorded)
         if answer is None and LISTEN in recorded.due:
             return report(outcome_of(recorded), opened, for_machines)
-        loop = loop_of(settings, folder, chosen_model(model, settings), opened, None, None)
+        watch = narrator(sys.stderr.isatty())
+        loop = loop_of(settings, folder, chosen_model(model, settings), opened, watch=watch)
         return report(loop.resume(found, answer=answer), opened, for_machines)
 
 
@@ -105,66 +111,6 @@ def project_folder(project: str) -> Path:
             f"the project {project!r} can't be read: {error.strerror}; open it to this user, or name another"
         ) from error
     return folder.resolve()
-
-
-def chosen_model(spec: str | None, settings: Settings) -> Model:
-    """`--model`, else `[model]`, else OPENAI_BASE_URL, else a local server that answers.
-
-    Raises SettingsError, saying what to start, when there is none.
-    """
-    wanted = settings.model
-    key, timeout = wanted.api_key_env, settings.loop.model_request_timeout
-    if spec:
-        return resolve(spec, api_key_env=key, timeout=timeout)
-    if wanted.base_url:
-        return resolve(f"{wanted.base_url}#{wanted.name}", api_key_env=key, timeout=timeout)
-    from stepfold.engine.models.discovery import find_local
-
-    for found in find_local():
-        name = wanted.name or (found.models[0] if found.models else "")
-        if name:
-            return resolve(f"{found.base_url}#{name}", api_key_env=key, timeout=timeout)
-    raise SettingsError(
-        "no model: none is named with --model or [model], OPENAI_BASE_URL is not set, and no local server "
-        "answers; start one (`ollama serve`, or `llama-server -m MODEL.gguf`), or see `stepfold demo`"
-    )
-
-
-def loop_of(
-    settings: Settings,
-    folder: Path,
-    model: Model,
-    store: Store,
-    max_steps: int | None,
-    profile: str | None,
-    watch: Watch | None = None,
-) -> AgentLoop:
-    """The loop that a project's settings and the command's options describe."""
-    return AgentLoop(
-        model=model,
-        project=folder,
-        max_steps=max_steps or settings.loop.max_steps,
-        model_request_timeout=settings.loop.model_request_timeout,
-        worker_slots=settings.loop.worker_slots,
-        worker_depth=settings.loop.worker_depth,
-        context_window=settings.loop.context_window,
-        checks=settings.check_specs() or None,
-        profile=profile or settings.loop.profile,
-        store=store,
-        generation=settings.generation(),
-        policy=settings.rules(),
-        sandbox=settings.sandbox.backend,
-        limits=settings.sandbox.limits,
-        network=settings.sandbox.network,
-        memory=settings.memory.enabled,
-        durability=settings.loop.durability,
-        tool_policy=settings.tool_rules(),
-        guards=settings.guards,
-        web=settings.web_limits(),
-        readable=settings.readable(),
-        servers=settings.servers(),
-        watch=watch or narrator(sys.stderr.isatty()),
-    )
 
 
 def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:

@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -17,6 +17,8 @@ from stepfold.engine.core.profile import PROFILES
 from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, Guards, Rule, is_threshold
 
 FILE_NAME = "stepfold.toml"
+
+Shape = TypeVar("Shape", bound=Struct)
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
@@ -214,20 +216,34 @@ def read_settings(project: Path) -> Settings:
 
 def parse_settings(text: bytes, where: str = FILE_NAME) -> Settings:
     """Read the text of a `stepfold.toml`. Raises SettingsError, naming the key and the nearest known one."""
+    return settings_of(parse_toml(text, where), where)
+
+
+def settings_of(tree: dict[str, Any], where: str) -> Settings:
+    """The settings that a tree of tables holds. Raises SettingsError as `parse_settings` does."""
+    settings = shaped(tree, Settings, where)
+    _refuse_nonsense(settings, where)
+    return settings
+
+
+def parse_toml(text: bytes, where: str) -> dict[str, Any]:
+    """The tables of a TOML file. Raises SettingsError."""
     try:
-        tree = tomllib.loads(text.decode())
+        return tomllib.loads(text.decode())
     except UnicodeDecodeError as error:
         raise SettingsError(f"{where}: not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{where}: not TOML: {error}") from error
-    _refuse_unknown(tree, Settings, "", where)
+
+
+def shaped(tree: dict[str, Any], shape: type[Shape], where: str) -> Shape:
+    """A tree as a struct. Raises SettingsError for an unknown key, a wrong type, a number no log holds."""
+    _refuse_unknown(tree, shape, "", where)
     _refuse_unwritable(tree, "", where)
     try:
-        settings = msgspec.convert(tree, Settings)
+        return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{where}: {_in_toml_terms(str(error))}") from error
-    _refuse_nonsense(settings, where)
-    return settings
 
 
 def _refuse_unknown(tree: dict[str, Any], shape: type[Struct], prefix: str, where: str) -> None:

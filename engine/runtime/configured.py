@@ -1,0 +1,71 @@
+"""From settings to what they describe: the model that is meant, and the loop that runs under them."""
+
+from pathlib import Path
+
+from stepfold.engine.models.protocol import Model
+from stepfold.engine.models.resolve import resolve
+from stepfold.engine.runtime.agent_loop import AgentLoop
+from stepfold.engine.runtime.run_log import Watch
+from stepfold.engine.runtime.settings import Settings, SettingsError
+from stepfold.events.store import Store
+
+
+def chosen_model(spec: str | None, settings: Settings) -> Model:
+    """`--model`, else `[model]`, else OPENAI_BASE_URL, else a local server that answers.
+
+    Raises SettingsError, saying what to start, when there is none.
+    """
+    wanted = settings.model
+    key, timeout = wanted.api_key_env, settings.loop.model_request_timeout
+    if spec:
+        return resolve(spec, api_key_env=key, timeout=timeout)
+    if wanted.base_url:
+        return resolve(f"{wanted.base_url}#{wanted.name}", api_key_env=key, timeout=timeout)
+    from stepfold.engine.models.discovery import find_local
+
+    for found in find_local():
+        name = wanted.name or (found.models[0] if found.models else "")
+        if name:
+            return resolve(f"{found.base_url}#{name}", api_key_env=key, timeout=timeout)
+    raise SettingsError(
+        "no model: none is named with --model or [model], OPENAI_BASE_URL is not set, and no local server "
+        "answers; start one (`ollama serve`, or `llama-server -m MODEL.gguf`), or see `stepfold demo`"
+    )
+
+
+def loop_of(
+    settings: Settings,
+    folder: Path,
+    model: Model,
+    store: Store,
+    *,
+    watch: Watch | None,
+    max_steps: int | None = None,
+    profile: str | None = None,
+) -> AgentLoop:
+    """The loop that a project's settings describe; `max_steps` and `profile` go before what they say."""
+    return AgentLoop(
+        model=model,
+        project=folder,
+        max_steps=max_steps or settings.loop.max_steps,
+        model_request_timeout=settings.loop.model_request_timeout,
+        worker_slots=settings.loop.worker_slots,
+        worker_depth=settings.loop.worker_depth,
+        context_window=settings.loop.context_window,
+        checks=settings.check_specs() or None,
+        profile=profile or settings.loop.profile,
+        store=store,
+        generation=settings.generation(),
+        policy=settings.rules(),
+        sandbox=settings.sandbox.backend,
+        limits=settings.sandbox.limits,
+        network=settings.sandbox.network,
+        memory=settings.memory.enabled,
+        durability=settings.loop.durability,
+        tool_policy=settings.tool_rules(),
+        guards=settings.guards,
+        web=settings.web_limits(),
+        readable=settings.readable(),
+        servers=settings.servers(),
+        watch=watch,
+    )
