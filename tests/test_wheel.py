@@ -97,3 +97,20 @@ def test_it_runs_as_it_was_shipped(wheel: zipfile.ZipFile, tmp_path: Path) -> No
     assert Path(package) == tmp_path / "stepfold" / "__init__.py"
     assert Path(codec) == tmp_path / "stepfold" / "events" / "codec.py"
     assert error == "Empty"
+
+
+def test_the_suite_that_ships_is_found_where_only_the_wheel_is(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "wheel")
+    (tmp_path / "here").mkdir()
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'wheel')!r})\n"
+        "from stepfold.engine.cli.main import main\n"
+        "main(['eval', 'run', 'small', '--task', 'corrects_a_typo', '--fail-under', '100'])"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path / "here", capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert "100.0%" in ran.stdout
