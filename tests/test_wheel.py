@@ -99,7 +99,9 @@ def test_it_runs_as_it_was_shipped(wheel: zipfile.ZipFile, tmp_path: Path) -> No
     assert error == "Empty"
 
 
-def test_the_suite_that_ships_is_found_where_only_the_wheel_is(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_the_suite_that_ships_is_found_where_only_the_wheel_is(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
     wheel.extractall(tmp_path / "wheel")
     (tmp_path / "here").mkdir()
     program = (

@@ -13,7 +13,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-GOAL = ("engine/core/guards.py", "engine/core/goal_table.py", "projections/fold_goal.py", "projections/fold_repeats.py")
+GOAL = (
+    "engine/core/guards.py",
+    "engine/core/goal_table.py",
+    "projections/fold_goal.py",
+    "projections/fold_repeats.py",
+)
 TOOLS = (
     "engine/core/tools_guards.py",
     "engine/core/tools_table.py",
@@ -127,7 +132,9 @@ def _is_left_alone(node: ast.AST) -> bool:
             return False
 
 
-def _changes_of(node: ast.expr | ast.stmt, scope: str, states: tuple[str, ...]) -> Iterator[tuple[str, str, Change]]:
+def _changes_of(
+    node: ast.expr | ast.stmt, scope: str, states: tuple[str, ...]
+) -> Iterator[tuple[str, str, Change]]:
     """Before and after, as text, and what turns the one into the other."""
     text = ast.unparse(node)
     match node:
@@ -151,7 +158,9 @@ def _changes_of(node: ast.expr | ast.stmt, scope: str, states: tuple[str, ...]) 
             yield text, type(other_operator).__name__, _sets("op", other_operator)
         case ast.Call(func=ast.Name(id="emits" | "silent" | "rests")) if states:
             yield from _of_a_row(node, states)
-        case ast.Return(value=None) | ast.Assign() | ast.AugAssign() | ast.AnnAssign(value=ast.expr()) if scope:
+        case ast.Return(value=None) | ast.Assign() | ast.AugAssign() | ast.AnnAssign(value=ast.expr()) if (
+            scope
+        ):
             yield text, "pass", _removes
         case ast.Expr(value=ast.Call()) | ast.Delete() | ast.Continue() | ast.Break() if scope:
             yield text, "pass", _removes

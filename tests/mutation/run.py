@@ -32,6 +32,7 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 SECONDS = 60
 """What a mutant may take. One that takes longer runs for ever, which is noticed too."""
 
+QUICKEST = "tests/test_decisions.py"
 SHARED_TESTS = (
     "tests/test_fixtures.py",
     "tests/projections/test_run.py",
@@ -44,7 +45,6 @@ GOAL_TESTS = (
     "tests/projections/test_transcript.py",
     "tests/projections/test_evidence.py",
     "tests/projections/test_repeats.py",
-    "tests/projections/test_usage.py",
     "tests/engine/runtime/test_workers.py",
 )
 TOOLS_TESTS = (
@@ -91,7 +91,7 @@ def tests_about(path: str) -> tuple[str, ...]:
     """The tests that a mutant of this file has to pass by, the quickest first."""
     about = {GOAL: GOAL_TESTS, TOOLS: TOOLS_TESTS, BOTH: (*GOAL_TESTS, *TOOLS_TESTS)}
     wanted = next(tests for modules, tests in about.items() if path in modules)
-    return (*(test for test in wanted if (ROOT / test).exists()), *SHARED_TESTS)
+    return (QUICKEST, *wanted, *SHARED_TESTS)
 
 
 def is_noticed(mutant: Mutant | None, path: str) -> bool:
@@ -116,7 +116,9 @@ def _tests_pass(tests: Sequence[str]) -> bool:
 
     settings.register_profile("mutants", database=None, derandomize=True, max_examples=15)
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants"]
-    ended = pytest.main([*options, "-k", f"not ({TOO_SLOW})", "--rootdir", str(ROOT), *(str(ROOT / test) for test in tests)])
+    ended = pytest.main(
+        [*options, "-k", f"not ({TOO_SLOW})", "--rootdir", str(ROOT), *(str(ROOT / test) for test in tests)]
+    )
     return ended == pytest.ExitCode.OK
 
 
@@ -146,7 +148,10 @@ def results_of(mutants: Iterable[Mutant], jobs: int) -> Iterator[Result]:
     running: dict[int, tuple[Mutant, float]] = {}
     while True:
         while len(running) < jobs and (mutant := next(left, None)) is not None:
-            running[forked(lambda mutant=mutant: is_noticed(mutant, mutant.path))] = (mutant, time.monotonic())
+            running[forked(lambda mutant=mutant: is_noticed(mutant, mutant.path))] = (
+                mutant,
+                time.monotonic(),
+            )
         if not running:
             return
         yield from _ended(running)
@@ -169,8 +174,9 @@ def _ended(running: dict[int, tuple[Mutant, float]]) -> Iterator[Result]:
 
 def warm_up() -> None:
     """Import what every mutant's tests need, but nothing of stepfold."""
-    import _pytest.assertion.rewrite
     import asyncio  # noqa: F401
+
+    import _pytest.assertion.rewrite
     import duckdb  # noqa: F401
     import fastjsonschema  # noqa: F401
     import hypothesis.strategies
@@ -198,11 +204,15 @@ def sample_of(mutants: Sequence[Mutant], count: int, seed: str) -> list[Mutant]:
 
 def main() -> int:
     """Run the mutants that are asked for, and say which survive."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants whose name holds all of these")
     parser.add_argument("--sample", type=int, metavar="N", help="only so many, drawn by --seed")
     parser.add_argument("--seed", default="0", help="what they are drawn by [0]")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at a time [all cores]")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at a time [all cores]"
+    )
     parser.add_argument("--list", action="store_true", help="name the mutants, and run none")
     chosen = parser.parse_args()
     mutants = [mutant for mutant in all_mutants() if all(word in mutant.name for word in chosen.words)]
@@ -215,8 +225,8 @@ def main() -> int:
 
 
 def _report(mutants: Sequence[Mutant], jobs: int) -> int:
-    for path in sorted({mutant.path for mutant in mutants}):
-        warm_up()
+    warm_up()
+    for path in {tests_about(mutant.path): mutant.path for mutant in mutants}.values():
         _, status = os.waitpid(forked(lambda path=path: is_noticed(None, path)), 0)
         if os.waitstatus_to_exitcode(status) != SURVIVED:
             print(f"{path}: the tests fail without any change, so they can tell nothing: mend them first")
@@ -235,7 +245,9 @@ def _report(mutants: Sequence[Mutant], jobs: int) -> int:
     expected = sum(mutant.name in known for mutant in mutants) - len(stale)
     caught = count - len(survived) - expected
     score = 100 * caught / count if count else 100.0
-    print(f"{count} mutants: {caught} caught ({score:.1f} %), {expected} known survivors, {len(survived)} new")
+    print(
+        f"{count} mutants: {caught} caught ({score:.1f} %), {expected} known survivors, {len(survived)} new"
+    )
     return 1 if survived or stale else 0
 
 

@@ -167,7 +167,10 @@ def test_an_evaluation_that_was_killed_goes_on_where_it_was(evaluation: Evaluato
     script(folder / "second.jsonl", *waits)
     with installed("eval", "run", folder, "--store", evaluation.store) as process:
         deadline = time.monotonic() + 30
-        while not any("second" in run_id and log.count(b'"ModelStarted"') == 3 for run_id, log in evaluation.logs.items()):
+        while not any(
+            "second" in run_id and log.count(b'"ModelStarted"') == 3
+            for run_id, log in evaluation.logs.items()
+        ):
             assert time.monotonic() < deadline, "the second run never came so far"
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)

@@ -125,7 +125,7 @@ def harnesses() -> list[Any]:
     ]
 
 
-async def _worlds() -> list[Any]:
+async def worlds() -> list[Any]:
     return [(await World(number).play()).events for number in WORLDS]
 
 
@@ -133,7 +133,7 @@ async def _worlds() -> list[Any]:
 def logs() -> list[Any]:
     """All of them."""
     return [
-        *asyncio.run(_worlds()),
+        *asyncio.run(worlds()),
         *harnesses(),
         *lost_calls(),
         *cut_off_children(),
