@@ -10,8 +10,9 @@ import click
 
 from stepfold.engine.cli.output import note, say, store_folder
 from stepfold.engine.cli.reading import existing_store
-from stepfold.engine.cli.replay import EXIT_CODES, verdicts_of, with_progress
+from stepfold.engine.cli.replay import EXIT_CODES, over_cores, with_progress
 from stepfold.engine.runtime.configured import chosen_model
+from stepfold.engine.runtime.replay import replay as replay_trace
 from stepfold.engine.runtime.settings import SettingsError
 from stepfold.engine.studies.evaluation import Evaluation, folder_of, recorded_judgements, score_of
 from stepfold.engine.studies.scores import Rate, Score, rates_by_model
@@ -129,7 +130,7 @@ def _replayed(suite: Suite, trials: Sequence[Trial], store: str | None) -> tuple
             f"{suite.name}: none of its {len(trials)} runs is recorded here; run it without --replay"
         )
     code = 0
-    for verdict in with_progress(verdicts_of(traces), len(traces)):
+    for verdict in with_progress(over_cores(replay_trace, traces), len(traces)):
         code = max(code, EXIT_CODES[verdict.verdict])
         if verdict.verdict != "identical":
             why = verdict.why or f"at seq {verdict.seq}, {verdict.kind}.{verdict.field}"

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ def replay(traces: tuple[str, ...], store: str | None, for_machines: bool) -> in
     """
     files = trace_files(traces, store)
     counts: Counter[str] = Counter()
-    for verdict in with_progress(verdicts_of(files), len(files)):
+    for verdict in with_progress(over_cores(replay_trace, files), len(files)):
         counts[verdict.verdict] += 1
         if for_machines:
             click.echo(json.dumps(verdict.as_json()))
@@ -44,16 +44,16 @@ def replay(traces: tuple[str, ...], store: str | None, for_machines: bool) -> in
     return max(EXIT_CODES[verdict] for verdict in counts)
 
 
-def verdicts_of(files: Sequence[Path]) -> Iterator[Replay]:
-    """One verdict a file, in order: here for a few, over the cores for many."""
+def over_cores(work: Callable[[Path], Verdict], files: Sequence[Path]) -> Iterator[Verdict]:
+    """What the work says of each file, in order: here for a few, over the cores for many."""
     workers = min(os.cpu_count() or 1, len(files))
     if len(files) <= ALONE_AT_MOST or workers < 2:
-        yield from map(replay_trace, files)
+        yield from map(work, files)
         return
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(replay_trace, files, chunksize=max(1, len(files) // (workers * 16)))
+        yield from pool.map(work, files, chunksize=max(1, len(files) // (workers * 16)))
 
 
 def with_progress(verdicts: Iterable[Verdict], count: int) -> Iterator[Verdict]:

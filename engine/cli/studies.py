@@ -2,13 +2,15 @@
 
 import json
 from collections import Counter
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from stepfold.engine.cli.output import note, say
 from stepfold.engine.cli.reading import located, read_noting
-from stepfold.engine.cli.replay import trace_files
+from stepfold.engine.cli.replay import over_cores, trace_files, with_progress
 from stepfold.engine.studies.difference import Difference, difference
 from stepfold.engine.studies.judge import Ending, Judgement
 from stepfold.engine.studies.judge import judge as judge_run
@@ -89,11 +91,11 @@ def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None,
     """
     counts: Counter[str] = Counter()
     code = 0
-    for path in trace_files(traces, store):
-        try:
-            judgement = judge_run(tuple(read_noting(path)), settings)
-        except LogError as error:
-            note(str(error))
+    files = trace_files(traces, store)
+    judged = over_cores(partial(_judged, settings=settings), files)
+    for judgement in with_progress(judged, len(files)):
+        if isinstance(judgement, str):
+            note(judgement)
             code = UNREADABLE
             continue
         verdict = _verdict(judgement)
@@ -107,6 +109,14 @@ def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None,
         parts = ", ".join(f"{counts[verdict]} {words}" for verdict, words in told.items())
         say(f"{counts.total()} run{'s' if counts.total() != 1 else ''}: {parts}")
     return code
+
+
+def _judged(path: Path, settings: tuple[str, ...]) -> Judgement | str:
+    """One judgement, or why there is none."""
+    try:
+        return judge_run(tuple(read_noting(path)), settings)
+    except LogError as error:
+        return str(error)
 
 
 _COLOURS = {"other": "yellow", "unknown": "magenta", "same": "green"}

@@ -111,6 +111,8 @@ def _walked(node: ast.AST, scope: str) -> Iterator[tuple[ast.expr | ast.stmt, st
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
             continue
+        if isinstance(node, ast.ClassDef) and name == "keywords":
+            continue
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or _is_left_alone(child):
                 continue
