@@ -27,6 +27,9 @@ nightly: install-dev
 bench: install-dev
 	$(BIN)/python tests/bench/run.py
 
+mutants: install-dev
+	$(BIN)/python tests/mutation/run.py
+
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
 

@@ -25,6 +25,8 @@ from stepfold.projections.run import fold
 from tests.engine.core.stories import STORIES
 from tests.engine.core.test_tools_table import cut_off_children, lost_calls, steering, worlds
 
+GOAL_RESULT = ("finish", "status", "steps", "actions", "rejected", "summary", "unmet", "transcript", "error")
+TOOLS_RESULT = ("status", "messages", "text", "model_calls", "tool_calls", "steps", "stop_reason", "error")
 RECORDED = Path(__file__).parent / "data" / "decisions.json"
 
 
@@ -46,7 +48,8 @@ def summary_of(events: Sequence[Any]) -> str:
     # A release changes no decision.
     lines = [encode(event) for event in (replace(start, engine=""), *others)]
     run = fold(events)
-    folded = agent_run(run) if run.loop == "tools" else outcome(run)
+    result, names = (agent_run(run), TOOLS_RESULT) if run.loop == "tools" else (outcome(run), GOAL_RESULT)
+    folded = [getattr(result, name) for name in names]
     rows = " ".join(event.row for event in events if hasattr(event, "row"))
     whole = b"\n".join((*lines, msgspec.json.encode(folded)))
     return f"{digest_of(whole)} {rows}"

@@ -71,3 +71,11 @@ def test_a_name_that_is_no_text_and_a_file_nobody_may_read_are_states_too(projec
     (project / "a.txt").mkdir()
 
     assert digest(project) != before
+
+
+def test_a_project_in_a_store_is_looked_at(project: Path) -> None:
+    context = CallContext(workspace=Workspace(project), sandbox="")
+    before = asyncio.run(fingerprint(context, project.parent))
+    (project / "a.txt").write_text("another")
+
+    assert asyncio.run(fingerprint(context, project.parent)) != before
