@@ -4,6 +4,8 @@ Pure. The reading is made for judging, not for running: where a shell would comp
 word is marked opaque, and what can't be read at all raises `Unreadable` (caught by the policy).
 """
 
+import re
+
 from msgspec import Struct
 
 DEPTH_LIMIT = 12
@@ -11,7 +13,9 @@ LEVEL_LIMIT = 40
 LENGTH_LIMIT = 100_000
 
 _BREAKS = frozenset(";&|\n()")
-_BLANKS = frozenset(" \t\r")
+_BLANKS = frozenset(" \t")
+_CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f]")
+_DEFINES = re.compile(r"\(\s*\)")
 
 
 class Unreadable(Exception):
@@ -38,6 +42,9 @@ def read_commands(line: str, depth: int = 0) -> list[Command]:
         raise Unreadable("a command line that is too long")
     if "\0" in line:
         raise Unreadable("a NUL character")
+    if _CONTROL.search(line):
+        # A carriage return is a blank to the eye, and a plain character to the shell.
+        raise Unreadable("a control character")
     reader = _Reader(line, depth)
     reader.read()
     return reader.commands
@@ -68,6 +75,8 @@ class _Reader:
                 self.current.append(self.word())
             elif character in "<>" or self.text.startswith("&>", self.place):
                 self.redirection()
+            elif character == "(" and self.current and _DEFINES.match(self.text, self.place):
+                raise Unreadable("a function definition")
             elif character in _BREAKS:
                 self.close_command()
                 self.place += 1
@@ -111,6 +120,8 @@ class _Reader:
         target = self.word()
         if operator in ("<<", "<<-"):
             raw = self.text[target_starts : self.place]
+            if target.opaque:
+                raise Unreadable("a here-document whose end is computed")
             self.documents.append((target.text, not any(mark in raw for mark in "'\"\\")))
 
     def skip_documents(self) -> None:

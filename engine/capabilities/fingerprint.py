@@ -34,7 +34,7 @@ def _digest(root: Path, known: Iterable[str] | None, store: Path) -> str:
     whole = blake2b(digest_size=8)
     # A project may lie in the store of an evaluation: then all of it would be left out.
     apart = store if store.is_relative_to(root) else None
-    for path in sorted(_walked(root) if known is None else known):
+    for path in sorted(_walked(root) if known is None else _with_nested(root, known)):
         if APART.isdisjoint(Path(path).parts) and not (apart and (root / path).is_relative_to(apart)):
             whole.update(os.fsencode(path) + b"\0" + _state(root / path))
     return whole.hexdigest()
@@ -42,9 +42,20 @@ def _digest(root: Path, known: Iterable[str] | None, store: Path) -> str:
 
 def _walked(root: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(root):
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
         folders[:] = [name for name in folders if name not in APART]
-        for name in names:
+        for name in (*names, *links):
             yield os.path.relpath(Path(folder) / name, root)
+
+
+def _with_nested(root: Path, known: Iterable[str]) -> Iterator[str]:
+    """What git lists; a repository inside the project is one entry to git, and its files count as well."""
+    for path in known:
+        inside = root / path
+        if inside.is_dir() and not inside.is_symlink():
+            yield from (f"{path}/{below}" for below in _walked(inside))
+        else:
+            yield path
 
 
 def _state(path: Path) -> bytes:
@@ -57,7 +68,8 @@ def _state(path: Path) -> bytes:
             return b"special"
         runs = b"x" if found.st_mode & stat.S_IXUSR else b"-"
         if found.st_size > READ_AT_MOST:
-            return b"%c%d %d" % (runs, found.st_size, found.st_mtime_ns)
+            # The time of change can be put back with `touch`, that of the inode can't.
+            return runs + b"%d %d %d" % (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         return runs + blake2b(path.read_bytes(), digest_size=8).digest()
     except OSError as error:
         return b"unreadable %d" % (error.errno or 0)

@@ -16,7 +16,7 @@ from stepfold.engine.capabilities.allowance import (
     is_transparent,
 )
 from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, read_commands
-from stepfold.engine.capabilities.wrappers import program, trimmed, unwrap
+from stepfold.engine.capabilities.wrappers import doubtful_rests, program, trimmed, unwrap
 from stepfold.events.configuration import Rule
 
 COMMAND_LIMIT = 2_000
@@ -117,6 +117,7 @@ def _all_commands(line: str) -> list[tuple[Command, bool]]:
             raise Unreadable("a program whose name is computed")
         inner = unwrap(words, depth)
         found.append((part, bool(inner) and is_transparent(words)))
+        found.extend((rest, True) for rest in doubtful_rests(words))
         waiting.extend((one, depth + 1) for one in reversed(inner))
     return found
 

@@ -6,6 +6,7 @@ result, and a `ToolsListed` that says what is left. The client is the official S
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import re
@@ -79,16 +80,20 @@ class Servers:
     ) -> None:
         self._given_up = asyncio.Event()
         self._start_seconds = start_seconds
-        self._servers = {
-            spec.name: _Server(spec, workspace, limits, readable, self._given_up) for spec in specs
-        }
+        self._servers = {spec.name: _Server(spec, workspace, limits, readable) for spec in specs}
         self.announce: Callable[[ToolsListed], None] = lambda listed: None
 
     async def open(self, backend: str) -> tuple[ToolsListed, ...]:
-        """Start all servers at once, and tell what each offers, in the order of their names."""
+        """Start all servers at once, and tell what each offers, in the order of their names.
+
+        May be called again after `close`, also in another event loop: a chat opens them for each turn.
+        """
+        self._given_up = asyncio.Event()
         names = sorted(self._servers)
         return tuple(
-            await asyncio.gather(*(self._servers[name].open(backend, self._start_seconds) for name in names))
+            await asyncio.gather(
+                *(self._servers[name].open(backend, self._start_seconds, self._given_up) for name in names)
+            )
         )
 
     def give_up(self) -> None:
@@ -121,9 +126,7 @@ class _Server:
         workspace: Workspace,
         limits: Limits,
         readable: tuple[str, ...],
-        given_up: asyncio.Event,
     ) -> None:
-        self._given_up = given_up
         self._spec = spec
         self._workspace = workspace
         self._limits = limits
@@ -136,17 +139,19 @@ class _Server:
         self._mutates = True
         self._listed: ToolsListed | None = None
 
-    async def open(self, backend: str, seconds: float) -> ToolsListed:
-        opened = asyncio.Event()
+    async def open(self, backend: str, seconds: float, given_up: asyncio.Event) -> ToolsListed:
+        # Events belong to the loop that waits for them, so an earlier life's are of no use.
+        opened, self._closing = asyncio.Event(), asyncio.Event()
+        self._fault = ""
         self._task = asyncio.create_task(self._serve(backend, opened))
-        waiting = {asyncio.create_task(event.wait()) for event in (opened, self._given_up)}
+        waiting = {asyncio.create_task(event.wait()) for event in (opened, given_up)}
         try:
             await asyncio.wait({*waiting, self._task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in waiting:
                 task.cancel()
         if not opened.is_set() and not self._task.done():
-            ended = self._given_up.is_set()
+            ended = given_up.is_set()
             self._fault = "the run ended first" if ended else f"it did not answer within {seconds:g} s"
             self._task.cancel()
         self._listed = await self._list()
@@ -302,7 +307,10 @@ class _Server:
 
     def _without_secrets(self, text: str) -> str:
         for value, name in self._secrets:
-            text = text.replace(value, name)
+            # A server that answers in JSON writes quotes and backslashes of a value in another way.
+            in_json = (json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))
+            for written in (value, *in_json):
+                text = text.replace(written, name)
         return text
 
 

@@ -12,12 +12,15 @@ from stepfold.engine.capabilities.commandline import Command, Unreadable, Word, 
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash"})
 
-KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "time", "coproc"})
+KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"})
 """Words after which a command begins."""
 
 CLOSERS = frozenset({"fi", "done", "esac", "}"})
-HEADS = frozenset({"for", "select", "case", "function"})
+HEADS = frozenset({"for", "select", "case"})
 """Words that open a head in which nothing runs; what its substitutions run is read on its own."""
+
+DEFINES = frozenset({"function", "coproc", "alias"})
+"""Words after which a name runs what stands elsewhere: an allowed name could then be anything."""
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 """A word in front of a command that sets a variable."""
@@ -85,9 +88,25 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "exec": Wrapper(_valued("-a")),
     "caffeinate": Wrapper(_valued("-t", "-w")),
     "proxychains": Wrapper(_valued("-f")),
+    "prlimit": Wrapper(),
+    "setpriv": Wrapper(),
+    "setarch": Wrapper(operands=1),
+    "linux32": Wrapper(),
+    "linux64": Wrapper(),
+    "runuser": Wrapper(_valued("-u", "-g", "-G", "-s"), operands=1),
     "su": Wrapper(_valued("-s", "-g", "-G"), operands=1),
     "script": Wrapper(_valued("-t"), operands=1),
 }
+
+_NEVER = re.compile("(?!)")
+_JOINED_C = re.compile(r"-[A-Za-bd-z]+c")
+_HOLDS_A_COMMAND = {
+    "env": re.compile(r"-[A-RT-Za-z0]+S"),
+    "script": _JOINED_C,
+    "su": _JOINED_C,
+    "runuser": _JOINED_C,
+}
+"""Joined options of which the last takes a whole command as its text."""
 
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_ENDS = frozenset({";", "+"})
@@ -103,6 +122,8 @@ def trimmed(command: Command) -> Command:
     words = command
     while words:
         first = words[0]
+        if first.text in DEFINES:
+            raise Unreadable("a command that is defined under another name")
         if first.text in HEADS:
             return ()
         if first.text in CLOSERS or first.text in KEYWORDS or ASSIGNMENT.match(first.text):
@@ -110,6 +131,22 @@ def trimmed(command: Command) -> Command:
             continue
         break
     return words
+
+
+def doubtful_rests(command: Command) -> list[Command]:
+    """Every tail of a wrapping command, each of which its options may make the command that it runs.
+
+    Earned by joined options (`timeout -vk 5 10 rm x`), which no table of options reads right for all
+    versions of a program. A denial takes the doubt; nothing is allowed because of it. Raises Unreadable
+    where a word of joined options holds a command as its text (`env -iS'rm x'`).
+    """
+    name = program(command[0])
+    if name not in WRAPPERS:
+        return []
+    for word in command[1:]:
+        if _HOLDS_A_COMMAND.get(name, _NEVER).match(word.text):
+            raise Unreadable(f"options of {name} that hold a command")
+    return [command[at:] for at in range(1, len(command)) if not command[at].opaque]
 
 
 def unwrap(command: Command, depth: int) -> list[Command]:

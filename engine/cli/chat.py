@@ -174,6 +174,9 @@ def _save(talk: Chat, arguments: list[str]) -> None:
     if len(arguments) != 1:
         note("name one file: /save FILE")
         return
+    if not talk.run.seq:
+        note("nothing was said yet, so there is nothing to save")
+        return
     path = Path(arguments[0])
     text = "\n".join(("user: " + talk.run.history.turns[0].content, *talk.run.goal.transcript, ""))
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import termios
 from contextlib import suppress
 
 import click
@@ -45,6 +46,7 @@ class Person:
         """Ask whether a call may run; whatever is no clear yes is a no. Cancelled with the turn."""
         shown = visible_line(effect.arguments.decode("utf-8", "replace"))
         rule = visible_line(effect.rule)
+        self._forget_what_was_typed_ahead()
         click.echo(f"{visible_line(effect.name)} {shown}\nallow it? (rule {rule!r}) [y/N] ", nl=False)
         sys.stdout.flush()
         line = await self._answer()
@@ -54,6 +56,12 @@ class Person:
         if said.lower() in YES:
             return ApprovalAnswered(*BLANK, approved=True)
         return ApprovalAnswered(*BLANK, approved=False, text="" if said.lower() in {"n", "no"} else said)
+
+    def _forget_what_was_typed_ahead(self) -> None:
+        """Nobody can say yes to what they have not seen; a pipe has no eyes, and its lines are in order."""
+        if self.on_a_terminal:
+            termios.tcflush(self._input, termios.TCIFLUSH)
+            self._pending = b""
 
     async def _answer(self) -> str | None:
         loop = asyncio.get_running_loop()

@@ -1,6 +1,8 @@
 """The digest of a project's files: the same for the same files, another for any change that counts."""
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from stepfold.engine.capabilities.context import CallContext
 from stepfold.engine.capabilities.fingerprint import READ_AT_MOST, fingerprint
+from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.workspace import Workspace
 
 
@@ -19,12 +22,19 @@ def project(tmp_path: Path) -> Path:
     (folder / "deep" / "er" / "b.txt").write_text("two\n")
     (folder / "large").write_bytes(b"0" * (READ_AT_MOST + 1))
     (folder / "link").symlink_to("a.txt")
+    (folder / "way").symlink_to("deep")
     return folder
 
 
 def digest(project: Path) -> str:
     context = CallContext(workspace=Workspace(project), sandbox="")
     return asyncio.run(fingerprint(context, project / ".stepfold"))
+
+
+def _put_back(path: Path) -> None:
+    before = path.stat()
+    path.write_bytes(b"1" * (READ_AT_MOST + 1))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -36,6 +46,11 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "another name": lambda root: (root / "a.txt").rename(root / "b.txt"),
     "may be executed": lambda root: (root / "a.txt").chmod(0o755),
     "where a link leads": lambda root: ((root / "link").unlink(), (root / "link").symlink_to("large")),
+    "where a link to a folder leads": lambda root: (
+        (root / "way").unlink(),
+        (root / "way").symlink_to("deep/er"),
+    ),
+    "large content, its time put back": lambda root: _put_back(root / "large"),
 }
 NO_CHANGES: dict[str, Callable[[Path], object]] = {
     "nothing": lambda root: None,
@@ -79,3 +94,15 @@ def test_a_project_in_a_store_is_looked_at(project: Path) -> None:
     (project / "a.txt").write_text("another")
 
     assert asyncio.run(fingerprint(context, project.parent)) != before
+
+
+def test_a_repository_inside_the_project_counts_file_by_file(project: Path) -> None:
+    for folder in (project, project / "deep"):
+        subprocess.run(["git", "init", "-q", folder], check=True)
+    found = probe("auto")
+    context = CallContext(workspace=Workspace(project), sandbox=found.backend)
+    before = asyncio.run(fingerprint(context, project / ".stepfold"))
+
+    (project / "deep/er/b.txt").write_text("Two\n")
+
+    assert asyncio.run(fingerprint(context, project / ".stepfold")) != before
