@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show:show", "Why did it end? The outcome and the transcript of a run."),
     "log": ("log:log", "The events of a run, byte for byte as recorded."),
     "prompt": ("show:prompt", "Exactly what the model was sent at a step, rebuilt from the log."),
+    "view": ("view:view", "Runs as one self-contained page: why each ended, step by step."),
     "replay": ("replay:replay", "Regenerate recorded runs without a model, and compare."),
     "diff": ("studies:diff", "Two runs side by side from their first difference."),
     "judge": ("studies:judge", "What if? Recorded runs under other caps, policies or options."),
