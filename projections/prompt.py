@@ -113,7 +113,7 @@ class GoalPrompt:
         self._turns = tools_rendering() if generation.mode == "tools" else chat_rendering()
 
     def parts(self, run: Run) -> tuple[Message | str, ...]:
-        """The request that the run would send now: its messages, or the pieces of the flat form's one text."""
+        """The request that the run would send now: its messages, or the pieces of the flat form."""
         if self._flat is not None:
             return (run.goal.system, *self._flat.items(run.history), NEXT_ACTION)
         return self._messages(run)

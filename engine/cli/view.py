@@ -50,7 +50,7 @@ def view(run_ids: tuple[str, ...], output: Path, store: str | None) -> None:
     page = document(runs, parts)
     _write(output, page)
     shown = counted(len(runs), "run", "runs")
-    say(f"wrote     {output}  {shown}, {len(page):,} bytes")
+    say(f"wrote     {output}  {shown}, {output.stat().st_size:,} bytes")
 
 
 def _read(trace: Path) -> RunTold:
@@ -68,10 +68,13 @@ def _read(trace: Path) -> RunTold:
 def _write(output: Path, page: str) -> None:
     """Write the whole page or nothing. Raises ClickException."""
     try:
-        with NamedTemporaryFile("w", dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
+        with NamedTemporaryFile(
+            "w", encoding="utf-8", dir=output.parent, prefix=f".{output.name}.", delete=False
+        ) as file:
             file.write(page)
-        os.chmod(file.name, 0o666 & ~_umask())
-        Path(file.name).replace(output)
+        whole = Path(file.name)
+        whole.chmod(0o666 & ~_umask())
+        whole.replace(output)
     except OSError as error:
         raise click.UsageError(
             f"{output}: can't be written: {error.strerror}; name another with -o"

@@ -1,1 +1,1 @@
-"""The page of `stepfold view`: what a run came to as data (`told`, `seen`), and the file around it (`document`)."""
+"""The page of `stepfold view`: a run as data (`told`, `words`, `seen`), and its file (`document`)."""

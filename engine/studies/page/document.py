@@ -14,7 +14,7 @@ _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
 
 
 def document(runs: Sequence[dict[str, Any]], first_difference: int | None = None) -> str:
-    """The page of one run or of several, as HTML in ASCII alone.
+    """The page of one run or of several, as HTML in UTF-8.
 
     Whatever a model or a tool said is in the data, which no browser reads as markup, and the program
     puts it into the page as text. `first_difference` is the step where the first two runs part.

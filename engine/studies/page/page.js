@@ -111,7 +111,7 @@
       ["took", `${time(last ? last.ended : 0)}: model ${time(totals.model)}, tools ${time(totals.tools)}, checks ${time(totals.checks)}`],
       ["steps", `${number(run.steps)}: ${number(run.actions)} actions, ${number(run.rejected)} rejected`],
       ["tokens", `${number(run.usage.input_tokens)} in, ${number(run.usage.output_tokens)} out${run.usage.estimated ? ", estimated" : ""}`],
-      ...run.evidence.map((item) => ["check", line(`${item.check_id}: ${item.passed ? "passed" : "failed"} at step ${item.step}${item.fresh === false ? ", stale" : ""}`)]),
+      ...run.evidence.map((item) => ["check", line(`${item.check_id}: ${item.exit_code === 0 ? "passed" : "failed"} at step ${item.step}${item.fresh === false ? ", stale" : ""}`)]),
       run.unmet.length ? ["unmet", line(run.unmet.join(", "))] : null,
     ].filter(Boolean);
     const list = make("dl", "");

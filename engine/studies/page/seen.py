@@ -1,4 +1,4 @@
-"""What the model saw at each step, with every message kept once: a step holds ranges of the messages it saw."""
+"""What the model saw at each step: every message is kept once, and a step holds ranges of them."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ class Conversation:
         self._last_numbers: list[int] = []
 
     def step(self, run: Run, event: ModelStarted) -> dict[str, Any]:
-        """What `event` sent: the ranges of its messages, the rest of the request, and whether the digest agrees."""
+        """What `event` sent: ranges of messages, the rest of the request, and whether its digest agrees."""
         rebuilt = self._rebuilder.request(run, event)
         self._last_numbers = self._numbers_of(rebuilt)
         self._last = rebuilt.parts

@@ -1,4 +1,4 @@
-"""A run as the data of its page: why it ended, its steps with what happened in each, its path through the table."""
+"""A run as the data of its page: why it ended, what happened in each step, its path through the table."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from stepfold.events import vocabulary as v
 from stepfold.projections.state import Run
@@ -42,7 +42,7 @@ def told(event: v.AnyEvent | v.Unknown, run: Run) -> Iterator[Item]:
         case v.ModelErred():
             yield Item("failed", f"the model failed: {event.error}", event.detail)
         case v.ActionParsed():
-            yield Item("action", event.name, run.reply[event.start : event.end], event.name)
+            yield Item("action", event.name, "", event.name)
         case v.ActionRejected():
             yield Item("rejected", event.error, event.detail, f"rejected: {event.error}")
             yield Item("repair", "what the model reads next", _section(event.repair, run))
@@ -169,6 +169,6 @@ def _section(section: v.Section, run: Run) -> str:
     return section.text or run.goal.texts.get(section.digest, "")
 
 
-def _raw(arguments: v.Raw) -> str:
+def _raw(arguments: Raw) -> str:
     text = bytes(arguments).decode("utf-8", "replace")
     return "" if text == "null" else text
