@@ -273,13 +273,7 @@
     return make("div", `item ${sort}`, head, text < 0 ? null : block(run.texts[text]));
   }
 
-  function numbersOf(ranges) {
-    const numbers = [];
-    for (let place = 0; place < ranges.length; place += 2) for (let one = ranges[place]; one <= ranges[place + 1]; one += 1) numbers.push(one);
-    return numbers;
-  }
-
-  const highest = (step) => (step && step.seen ? step.seen.ranges.reduce((most, one) => Math.max(most, one), -1) : -1);
+  const numbersOf = (run, seen) => [...seen.first, ...run.strands[seen.strand].slice(0, seen.count), ...seen.closing];
 
   function messageOf(run, index, isNew) {
     const [role, text, call, calls] = run.messages[index];
@@ -293,9 +287,9 @@
   function seenOf(run, step) {
     if (!step.seen) return [make("p", "soft", "The model was asked nothing in this step.")];
     const place = run.steps_told.indexOf(step);
-    let before = -1;
-    for (let index = place - 1; index >= 0 && before < 0; index -= 1) before = highest(run.steps_told[index]);
-    const numbers = numbersOf(step.seen.ranges);
+    const earlier = run.steps_told.slice(0, place).reverse().find((one) => one.seen);
+    const before = new Set(earlier ? numbersOf(run, earlier.seen) : []);
+    const numbers = numbersOf(run, step.seen);
     const flat = run.messages[numbers[0]][0] === "";
     const what = flat ? `one text of ${numbers.length} pieces` : `${numbers.length} messages`;
     const agreed = step.seen.agrees ? "its digest is the one that was recorded" : "its digest is NOT the one that was recorded";
@@ -304,7 +298,7 @@
     const holder = make("div", flat ? "message" : "");
     const shown = (from) => {
       const hidden = from > 0 ? button(`show the ${from} before`, () => holder.replaceChildren(...shown(0)), "more") : null;
-      return [hidden, ...numbers.slice(from).map((index) => messageOf(run, index, index > before))].filter(Boolean);
+      return [hidden, ...numbers.slice(from).map((index) => messageOf(run, index, !before.has(index)))].filter(Boolean);
     };
     holder.append(...shown(Math.max(0, numbers.length - MESSAGES_SHOWN)));
     return [note, options, holder];

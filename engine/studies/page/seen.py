@@ -1,4 +1,4 @@
-"""What the model saw at each step: every message is kept once, and a step holds ranges of them."""
+"""What the model saw at each step: every message is kept once, and a step holds how far it saw."""
 
 import json
 from typing import Any
@@ -31,50 +31,53 @@ class Texts:
 class Conversation:
     """The requests of one run, as they were sent.
 
-    A message is `[role, text, call id, calls]` with the text as a number; what else a request holds
-    (model, options, tools) is one text of JSON, which hardly ever changes.
+    A message is `[role, text, call id, calls]` with the text as a number. A strand is a list of messages
+    that is only added to; a new one begins where turns left the prompt. So what a step saw is its first
+    message (the system turn, which may change), the beginning of a strand, and what closes the flat form.
     """
 
     def __init__(self, texts: Texts) -> None:
         self.messages: list[list[Any]] = []
+        self.strands: list[list[int]] = []
         self._texts = texts
         self._rebuilder = Rebuilder()
         self._numbers: dict[Part, int] = {}
-        self._last: tuple[Part, ...] = ()
-        self._last_numbers: list[int] = []
+        self._strand: tuple[Part, ...] = ()
 
     def step(self, run: Run, event: ModelStarted) -> dict[str, Any]:
-        """What `event` sent: ranges of messages, the rest of the request, and whether its digest agrees."""
+        """What `event` sent, the rest of its request, and whether its digest agrees."""
         rebuilt = self._rebuilder.request(run, event)
-        self._last_numbers = self._numbers_of(rebuilt)
-        self._last = rebuilt.parts
+        parts = rebuilt.parts
+        closing = parts[-1:] if parts and isinstance(parts[-1], str) else ()
+        middle = parts[1 : len(parts) - len(closing)]
+        self._extend(middle, rebuilt)
         options = body(rebuilt.request)
         del options["messages"]
         return {
-            "ranges": _ranges(self._last_numbers),
+            "first": [self._number(part, rebuilt) for part in parts[:1]],
+            "strand": len(self.strands) - 1,
+            "count": len(middle),
+            "closing": [self._number(part, rebuilt) for part in closing],
             "options": self._texts.number(json.dumps(options, indent=2)),
             "agrees": rebuilt.agrees,
         }
 
-    def _numbers_of(self, rebuilt: RebuiltRequest) -> list[int]:
-        """The numbers of a request's messages; only what was not there a step ago is looked at."""
-        parts, last = rebuilt.parts, self._last
-        # The first one (the system turn) may change while all the others stay.
-        kept = max(1, len(last) - 1)
-        if len(parts) >= kept > 1 and parts[1:kept] == last[1:kept]:
-            known = self._last_numbers[1:kept]
-            return [
-                self._number(parts[0], rebuilt),
-                *known,
-                *(self._number(p, rebuilt) for p in parts[kept:]),
-            ]
-        return [self._number(part, rebuilt) for part in parts]
+    def _extend(self, middle: tuple[Part, ...], rebuilt: RebuiltRequest) -> None:
+        """Add what is new to the strand, or begin another one from messages that are known."""
+        known = len(self._strand)
+        if self.strands and middle[:known] == self._strand:
+            self.strands[-1] += (self._add(part, rebuilt) for part in middle[known:])
+        else:
+            self.strands.append([self._number(part, rebuilt) for part in middle])
+        self._strand = middle
 
     def _number(self, part: Part, rebuilt: RebuiltRequest) -> int:
         number = self._numbers.get(part)
-        if number is None:
-            number = self._numbers[part] = len(self.messages)
-            self.messages.append(self._shown(part, rebuilt))
+        return self._add(part, rebuilt) if number is None else number
+
+    def _add(self, part: Part, rebuilt: RebuiltRequest) -> int:
+        number = self._numbers[part] = len(self.messages)
+        self.messages.append(self._shown(part, rebuilt))
         return number
 
     def _shown(self, part: Part, rebuilt: RebuiltRequest) -> list[Any]:
@@ -88,14 +91,3 @@ class Conversation:
             calls = [(call["id"], call["function"]) for call in sent["tool_calls"]]
             shown.append([[name, f["name"], self._texts.number(f["arguments"])] for name, f in calls])
         return shown
-
-
-def _ranges(numbers: list[int]) -> list[int]:
-    """Numbers as pairs of first and last, one after the other in one list."""
-    pairs: list[int] = []
-    for number in numbers:
-        if pairs and number == pairs[-1] + 1:
-            pairs[-1] = number
-        else:
-            pairs += (number, number)
-    return pairs

@@ -66,6 +66,7 @@ class RunTold:
             "evidence": listed(result.evidence, result.mutations),
             "steps_told": self._steps,
             "messages": self._conversation.messages,
+            "strands": self._conversation.strands,
             "texts": self._texts.listed(),
             "rows": [[row, state, count] for (row, state), count in self._rows.items()],
             "moves": [[source, dest, count] for (source, dest), count in self._moves.items()],

@@ -202,8 +202,9 @@ def test_what_the_model_saw_is_what_prompt_shows(fixture: str) -> None:
         if "seen" not in step:
             assert rebuilt is None
             continue
-        pairs = step["seen"]["ranges"]
-        numbers = [n for a, b in zip(pairs[::2], pairs[1::2], strict=True) for n in range(a, b + 1)]
+        seen = step["seen"]
+        strand = data["strands"][seen["strand"]]
+        numbers = [*seen["first"], *strand[: seen["count"]], *seen["closing"]]
         texts = [data["texts"][data["messages"][number][1]] for number in numbers]
         assert rebuilt is not None
         assert "".join(texts) == "".join(message.content for message in rebuilt.request.messages)
