@@ -1,5 +1,9 @@
-"""Why a run ended as it did, in one sentence: what people read first."""
+"""That a run ended, and why it ended as it did: what people read first."""
 
+import msgspec
+from msgspec import Struct
+
+from stepfold.events.vocabulary import RunCompleted, RunFailed, RunFinished
 from stepfold.projections.outcome import LoopOutcome
 
 
@@ -34,3 +38,19 @@ def why(outcome: LoopOutcome) -> str:
             return "its process died; the program that started it can resume it"
         case _:
             return f"its process died; `stepfold resume {outcome.run_id}` goes on"
+
+
+class _Head(Struct):
+    kind: str = ""
+    status: str = ""
+    to: str = ""
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def ends_run(line: bytes) -> bool:
+    """Whether a line of a log is the last one that its run can have. Raises msgspec.DecodeError."""
+    head = _decode_head(line)
+    ended = head.kind == RunFinished.__name__ and head.status != "awaiting_user"
+    return ended or head.kind in {RunCompleted.__name__, RunFailed.__name__} or head.to == "exhausted"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from stepfold.projections.sql import packs
 from stepfold.projections.sql.columns import column_name, columns
 from stepfold.projections.sql.repair import Broken, repaired
 from stepfold.projections.sql.shared import RELATIONS, View
@@ -50,8 +51,11 @@ class Table(Struct, frozen=True):
 class Relations:
     """The views over one store. `torn` counts broken lines, `unreadable` names files that gave nothing."""
 
-    def __init__(self, connection: "DuckDBPyConnection", broken: tuple[Broken, ...]) -> None:
+    def __init__(
+        self, connection: "DuckDBPyConnection", broken: tuple[Broken, ...], packs: tuple[Path, ...] = ()
+    ) -> None:
         self.connection = connection
+        self.packs = packs
         self.torn = sum(1 for one in broken if one.line is not None)
         self.unreadable = tuple(f"{one.file}: {one.why}" for one in broken if one.line is None)
 
@@ -91,8 +95,10 @@ def open_relations(store: Path, *, output: Path | None = None) -> Relations:
     An empty or missing folder gives empty views. A torn line is left out and counted.
     """
     relations = open_unguarded(store)
-    if output is not None:
-        relations.connection.execute(f"SET allowed_paths = [{quoted(str(output))}]")
+    allowed = [*relations.packs, *([] if output is None else [output])]
+    if allowed:
+        listed = ", ".join(quoted(str(path)) for path in allowed)
+        relations.connection.execute(f"SET allowed_paths = [{listed}]")
     relations.connection.execute("SET enable_external_access = false")
     relations.connection.execute("SET lock_configuration = true")
     return relations
@@ -110,7 +116,13 @@ def open_unguarded(store: Path) -> Relations:
     connection.execute("CREATE SCHEMA recorded")
     connection.execute(_empty_log())
     connection.execute("CREATE TABLE recorded.broken (file VARCHAR, line BIGINT, why VARCHAR)")
-    broken = _load(connection, sorted((store / "runs").glob("*.jsonl")))
+    logs = sorted((store / "runs").glob("*.jsonl"))
+    copied = packs.packed(store, logs)
+    fresh = [log for log in logs if log not in copied.logs]
+    broken = _load(connection, fresh)
+    odd = {one.file for one in broken}
+    files = packs.keep(connection, store, [log for log in fresh if str(log) not in odd], copied)
+    connection.execute(f"CREATE VIEW recorded.log AS {_log(files)}")
     if broken:
         rows = [(one.file, one.line, one.why) for one in broken]
         connection.executemany("INSERT INTO recorded.broken VALUES (?, ?, ?)", rows)
@@ -118,7 +130,7 @@ def open_unguarded(store: Path) -> Relations:
         connection.execute(f"CREATE VIEW recorded.{name} AS {query}")
     for view in DOCUMENTED:
         _create(connection, view)
-    return Relations(connection, broken)
+    return Relations(connection, broken, files)
 
 
 def one_line(error: Exception) -> str:
@@ -153,11 +165,11 @@ def _insert(connection: "DuckDBPyConnection", files: list[Path], longest: int) -
     """Insert the events of whole files; give back those with a line that DuckDB makes nothing of."""
     if not files:
         return set()
-    connection.execute(f"INSERT INTO recorded.log {_reading(files, longest)}")
-    found = connection.execute(f"SELECT DISTINCT file FROM recorded.log WHERE {NO_EVENT}").fetchall()
+    connection.execute(f"INSERT INTO recorded.fresh {_reading(files, longest)}")
+    found = connection.execute(f"SELECT DISTINCT file FROM recorded.fresh WHERE {NO_EVENT}").fetchall()
     doubtful = [name for (name,) in found]
     if doubtful:
-        connection.execute("DELETE FROM recorded.log WHERE list_contains(?, file)", [doubtful])
+        connection.execute("DELETE FROM recorded.fresh WHERE list_contains(?, file)", [doubtful])
     return {Path(name) for name in doubtful}
 
 
@@ -172,7 +184,7 @@ def _insert_repaired(connection: "DuckDBPyConnection", file: Path) -> list[Broke
         clean.write_bytes(content)
         longest = max(map(len, content.split(b"\n"))) + 2
         connection.execute(
-            f"INSERT INTO recorded.log SELECT * FROM ({_reading([clean], max(longest, LONGEST_LINE))}) "
+            f"INSERT INTO recorded.fresh SELECT * FROM ({_reading([clean], max(longest, LONGEST_LINE))}) "
             f"WHERE NOT ({NO_EVENT})"
         )
     return broken
@@ -198,7 +210,13 @@ def _empty_log() -> str:
         f'"{column_name(field)}" {"TIMESTAMP" if field == "ts" else kind}'
         for field, kind in columns().items()
     )
-    return f"CREATE TABLE recorded.log (file VARCHAR, line JSON, {', '.join(typed)})"
+    return f"CREATE TABLE recorded.fresh (file VARCHAR, line JSON, {', '.join(typed)})"
+
+
+def _log(files: tuple[Path, ...]) -> str:
+    """The rows of all runs: those just read, and those in Parquet, of which a query reads what it needs."""
+    fresh = "SELECT * FROM recorded.fresh"
+    return f"{fresh} UNION ALL BY NAME {packs.reading(files)}" if files else fresh
 
 
 def _create(connection: "DuckDBPyConnection", view: View) -> None:
