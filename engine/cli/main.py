@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("eval:evaluate", "A suite of tasks, run many times and judged by checks no model sees."),
     "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
+    "export": ("export:export", "Recorded runs in the formats of other tools."),
     "fuzz": ("fuzz:fuzz", "Search for what breaks your tools, the contract or the loop, and save it."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (
