@@ -10,6 +10,7 @@ import click
 from stepfold.engine.cli.output import counted, note, say
 from stepfold.engine.cli.reading import located, read_noting
 from stepfold.engine.cli.run import as_it_stands
+from stepfold.engine.studies.audit import Auditor, by_guard
 from stepfold.engine.studies.difference import difference
 from stepfold.engine.studies.page.document import document
 from stepfold.engine.studies.page.told import RunTold
@@ -38,11 +39,12 @@ def view(run_ids: tuple[str, ...], output: Path, store: str | None) -> None:
     needs no network and loads nothing.
     """
     traces = [located(name, store)[0] for name in run_ids]
-    runs = []
+    runs, auditor = [], Auditor()
     for trace in traces:
         reading = _read(trace)
         result = as_it_stands(outcome(reading.run), trace)
-        runs.append(reading.data(result, why(result), trace.name))
+        audit = auditor.audit(record.event for record in read_noting(trace))
+        runs.append({**reading.data(result, why(result), trace.name), "audit": by_guard(audit)})
     parts = None
     if len(traces) == 2:
         a, b = ((record.event for record in read_noting(trace)) for trace in traces)

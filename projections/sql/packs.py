@@ -32,8 +32,8 @@ RUNS_AT_MOST = 512
 SMALL_PACKS_AT_MOST = 8
 """So many packs that are not full may lie side by side before they are made into one."""
 
-_TAIL = 64 * 1024
-"""Bytes of a log's end that are looked at for its last line."""
+_TAIL, _SEAL = 64 * 1024, 128
+"""Bytes of a log's end that are looked at for its last line, and for its seal alone."""
 
 
 class Stamp(Struct, frozen=True, array_like=True):
@@ -128,7 +128,7 @@ def _is(log: Path, stamp: Stamp) -> bool:
     if state.st_size != stamp.size:
         return False
     if state.st_mtime_ns == stamp.changed:
-        return unsealed(_last_line(log))[1] == stamp.seal
+        return unsealed(_last_line(log, _SEAL))[1] == stamp.seal
     return _digest_of(log) == stamp.digest
 
 
@@ -142,11 +142,11 @@ def _stamp_of_ended(log: Path) -> Stamp | None:
         return None
 
 
-def _last_line(log: Path) -> bytes:
+def _last_line(log: Path, tail: int = _TAIL) -> bytes:
     """The last whole line, or what of it fits into the tail."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
+        file.seek(max(0, size - tail))
         return file.read().removesuffix(b"\n").rpartition(b"\n")[2]
 
 

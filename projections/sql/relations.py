@@ -1,6 +1,6 @@
 """The runs of a store as DuckDB relations: loaded from the JSONL files, then shut off from all else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,24 @@ BROKEN_LINES = View(
     "SELECT file, line, why FROM recorded.broken",
 )
 
+GUARD_AUDIT = View(
+    "guard_audit",
+    "One row a run, row of the table and guard: how often it was asked, and said yes. Filled when asked for.",
+    {
+        "run_id": "The run.",
+        "loop": "goal or tools.",
+        "row_name": "The row of the table that the guard belongs to.",
+        "guard": "The guard's name.",
+        "evaluated": "How often it was asked while the run's decisions were taken again.",
+        "held": "How often it said yes.",
+    },
+    "SELECT run_id, loop, row_name, guard, evaluated, held FROM recorded.guards_asked",
+)
+
 NO_EVENT = "kind IS NULL OR run_id IS NULL OR seq IS NULL"
 """What DuckDB makes of a line that is no event, as `repair` judges it."""
 
-DOCUMENTED = (*VIEWS, BROKEN_LINES)
+DOCUMENTED = (*VIEWS, GUARD_AUDIT, BROKEN_LINES)
 """Every view that a query may rely on."""
 
 
@@ -52,10 +66,15 @@ class Relations:
     """The views over one store. `torn` counts broken lines, `unreadable` names files that gave nothing."""
 
     def __init__(
-        self, connection: "DuckDBPyConnection", broken: tuple[Broken, ...], packs: tuple[Path, ...] = ()
+        self,
+        connection: "DuckDBPyConnection",
+        store: Path,
+        broken: tuple[Broken, ...],
+        packs: tuple[Path, ...] = (),
     ) -> None:
         self.connection = connection
         self.packs = packs
+        self.store = store
         self.torn = sum(1 for one in broken if one.line is not None)
         self.unreadable = tuple(f"{one.file}: {one.why}" for one in broken if one.line is None)
 
@@ -83,6 +102,14 @@ class Relations:
             raise QueryError("this query has no result to write") from None
         except (duckdb.Error, RuntimeError, ValueError) as error:
             raise QueryError(one_line(error)) from None
+
+    def fill_guard_audit(self, rows: Sequence[tuple[str, str, str, str, int, int]]) -> None:
+        """What `guard_audit` shows from now on: it takes deciding anew, which is not this layer's to do."""
+        self.connection.execute("DELETE FROM recorded.guards_asked")
+        if rows:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            unnested = ", ".join("unnest(?)" for _ in columns)
+            self.connection.execute(f"INSERT INTO recorded.guards_asked SELECT {unnested}", columns)
 
     def close(self) -> None:
         """Drop the relations from memory."""
@@ -116,13 +143,17 @@ def open_unguarded(store: Path) -> Relations:
     connection.execute("CREATE SCHEMA recorded")
     connection.execute(_empty_log())
     connection.execute("CREATE TABLE recorded.broken (file VARCHAR, line BIGINT, why VARCHAR)")
+    connection.execute(
+        "CREATE TABLE recorded.guards_asked "
+        "(run_id VARCHAR, loop VARCHAR, row_name VARCHAR, guard VARCHAR, evaluated BIGINT, held BIGINT)"
+    )
     logs = sorted((store / "runs").glob("*.jsonl"))
     copied = packs.packed(store, logs)
     fresh = [log for log in logs if log not in copied.logs]
     broken = _load(connection, fresh)
     odd = {one.file for one in broken}
     files = packs.keep(connection, store, [log for log in fresh if str(log) not in odd], copied)
-    connection.execute(f"CREATE VIEW recorded.log AS {_log(files)}")
+    connection.execute(f"CREATE VIEW recorded.log AS {_log(())}")
     if broken:
         rows = [(one.file, one.line, one.why) for one in broken]
         connection.executemany("INSERT INTO recorded.broken VALUES (?, ?, ?)", rows)
@@ -130,7 +161,10 @@ def open_unguarded(store: Path) -> Relations:
         connection.execute(f"CREATE VIEW recorded.{name} AS {query}")
     for view in DOCUMENTED:
         _create(connection, view)
-    return Relations(connection, broken, files)
+    if files:
+        # Not before: each view that is created would read what the packs hold, to know their columns.
+        connection.execute(f"CREATE OR REPLACE VIEW recorded.log AS {_log(files)}")
+    return Relations(connection, store, broken, files)
 
 
 def one_line(error: Exception) -> str:
