@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from stepfold.engine.runtime.harness import AgentHarness
 from stepfold.engine.runtime.requests import recorded_request
+from stepfold.engine.runtime.tools import tool
 from stepfold.engine.studies.difference import difference
 from stepfold.engine.studies.page.document import document
 from stepfold.engine.studies.page.told import tell
@@ -17,6 +19,8 @@ from stepfold.events.journal import read_log
 from stepfold.projections.ending import why
 from stepfold.projections.outcome import outcome
 from tests.engine.studies.page.browser import Opened, started
+from tests.harness_house import Scripted, calls, text
+from tests.harness_house import play as harness_play
 from tests.house import FINISH, LOAD, VERIFY, Hands, call, config, play
 from tests.test_fixtures import FIXTURES
 
@@ -207,6 +211,25 @@ def test_what_the_model_saw_is_what_prompt_shows(fixture: str) -> None:
         assert rebuilt is not None
         assert "".join(texts) == "".join(message.content for message in rebuilt.request.messages)
         assert step["seen"]["agrees"] is rebuilt.agrees is True
+
+
+def test_a_tool_calling_run_is_shown_as_well(browser: Any, tmp_path: Path) -> None:
+    def look(path: str) -> str:
+        """Look."""
+        return f"seen {path}{HOSTILE[:20]}"
+
+    script = Scripted(calls(("c1", "look", {"path": "a"})), text("all seen"))
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(harness_play, AgentHarness(script, [tool(look)])).result()
+    opened = Opened(browser, page_of(tmp_path, run.events))
+
+    assert opened.text("h1").startswith(run.status)
+    opened.press("j")
+    assert "seen a</script>" in opened.text("#detail")
+    opened.press("c", "j")
+    assert "its digest is the one that was recorded" in opened.text("#detail")
+    assert opened.page.query_selector(".node.last").text_content() == "completed"
+    assert opened.complaints == []
 
 
 def test_the_data_can_not_end_its_element_and_is_ascii() -> None:
