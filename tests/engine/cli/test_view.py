@@ -1,11 +1,15 @@
 """`view`, `export` and `diagram --audit` as commands."""
 
 import json
+import os
+import pty
+import subprocess
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from tests.engine.cli.projects import FINISH, LOAD_FILES, REPAIR, VERIFY, Project
+from tests.engine.cli.projects import FINISH, LOAD_FILES, PROGRAM, REPAIR, VERIFY, Project
 
 
 @pytest.fixture
@@ -63,3 +67,22 @@ def test_the_guards_of_a_store_are_counted_on_the_diagram_and_in_sql(ran: Projec
     query = "SELECT held FROM guard_audit WHERE row_name = 'finish' AND guard = 'evidence_complete'"
     assert ran.ask("sql", query, "--format", "json").json == [{"held": 1}]
     ran.stepfold("diagram", "--json").is_refused("--audit")
+
+
+@pytest.mark.parametrize("command", [["log"], ["log", "--follow"], ["prompt", "--step", "2"]])
+def test_a_terminal_is_shown_what_it_would_obey(project: Project, command: list[str]) -> None:
+    project.configure('[model]\nmode = "text"\n')
+    project.run("csi \x9b31m turned \u202e round", FINISH, options=["--max-steps", 2])
+    ours, theirs = pty.openpty()
+
+    with subprocess.Popen([PROGRAM, *command, project.trace], stdout=theirs, stdin=subprocess.DEVNULL):
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):
+            while piece := os.read(ours, 65536):
+                shown += piece
+    os.close(ours)
+
+    assert b"\\x9b31m turned \\u202e round" in shown
+    assert "\x9b".encode() not in shown
+    assert "\u202e".encode() not in shown

@@ -223,7 +223,7 @@ def test_a_tool_calling_run_is_shown_as_well(browser: Any, tmp_path: Path) -> No
         run = pool.submit(harness_play, AgentHarness(script, [tool(look)])).result()
     opened = Opened(browser, page_of(tmp_path, run.events))
 
-    assert opened.text("h1").startswith(run.status)
+    assert opened.text("h1").startswith("completed")
     opened.press("j")
     assert "seen a</script>" in opened.text("#detail")
     opened.press("c", "j")
