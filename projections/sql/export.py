@@ -10,8 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stepfold.projections.sql.relations import QueryError, open_unguarded, quoted
-from stepfold.projections.sql.relations import Relations as Relations
+from stepfold.projections.sql.relations import QueryError, Relations, open_unguarded, quoted
 from stepfold.projections.sql.shared import View
 from stepfold.projections.sql.views import VIEWS
 
