@@ -112,9 +112,17 @@ class GoalPrompt:
         self._flat = flat_rendering() if generation.mode == "text" else None
         self._turns = tools_rendering() if generation.mode == "tools" else chat_rendering()
 
+    def parts(self, run: Run) -> tuple[Message | str, ...]:
+        """The request that the run would send now: its messages, or the pieces of the flat form."""
+        if self._flat is not None:
+            return (run.goal.system, *self._flat.items(run.history), NEXT_ACTION)
+        return self._messages(run)
+
     def messages(self, run: Run) -> tuple[Message, ...]:
         """The messages of the request that the run would send now."""
-        system = run.goal.system
-        if self._flat is not None:
-            return (Message("user", system + "".join(self._flat.items(run.history)) + NEXT_ACTION),)
-        return (Message("system", system), *self._turns.items(run.history))
+        if self._flat is None:
+            return self._messages(run)
+        return (Message("user", run.goal.system + "".join(self._flat.items(run.history)) + NEXT_ACTION),)
+
+    def _messages(self, run: Run) -> tuple[Message, ...]:
+        return (Message("system", run.goal.system), *self._turns.items(run.history))

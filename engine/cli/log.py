@@ -15,7 +15,7 @@ from stepfold.engine.runtime.run_log import RunLog
 from stepfold.events.integrity import Integrity, check
 from stepfold.events.integrity import reseal as seal_anew
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import RunFinished
+from stepfold.projections.ending import ends_run
 
 POLL_SECONDS = 0.2
 DAMAGED = 2
@@ -100,20 +100,8 @@ def _growing(trace: Path) -> Iterator[bytes]:
             pending += piece
             if pending.endswith(b"\n"):
                 yield pending
-                if _is_last(pending):
+                if ends_run(pending):
                     return
                 pending = b""
             elif not piece:
                 time.sleep(POLL_SECONDS)
-
-
-class _Ending(msgspec.Struct):
-    kind: str = ""
-    status: str = ""
-    to: str = ""
-
-
-def _is_last(line: bytes) -> bool:
-    head = msgspec.json.decode(line, type=_Ending)
-    ended = head.kind == RunFinished.__name__ and head.status != "awaiting_user"
-    return ended or head.kind in {"RunCompleted", "RunFailed"} or head.to == "exhausted"

@@ -41,7 +41,13 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def raw(data: bytes) -> None:
-    """Bytes, exactly, on stdout."""
+    """Bytes, exactly, on stdout; on a terminal, which would obey some of them, with those made visible.
+
+    JSON escapes the controls of ASCII and no others: U+009B begins an escape sequence, U+202E turns a line.
+    """
+    if sys.stdout.isatty():
+        click.echo(visible(data.decode("utf-8", "backslashreplace")), nl=False)
+        return
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

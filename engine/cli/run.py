@@ -17,6 +17,7 @@ from stepfold.engine.runtime.reopen import refuse_ended
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.journal import records_of
 from stepfold.events.store import Store
+from stepfold.projections.ending import why
 from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
 from stepfold.projections.outcome import outcome as outcome_of
@@ -152,7 +153,7 @@ _COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}
 def show_outcome(outcome: LoopOutcome) -> None:
     """What people read first: why did it end?"""
     word = outcome.status if outcome.status in OPEN else outcome.finish
-    say(f"{word:<9} {_why(outcome)}", fg=_COLOURS.get(word, "yellow"), bold=True)
+    say(f"{word:<9} {why(outcome)}", fg=_COLOURS.get(word, "yellow"), bold=True)
     if outcome.summary:
         say(f"summary   {outcome.summary}")
     usage = outcome.usage
@@ -165,33 +166,3 @@ def show_outcome(outcome: LoopOutcome) -> None:
         verdict = "passed" if item.passed else f"exit code {item.exit_code}"
         stale = "" if item.is_fresh(outcome.mutations) else ", stale"
         say(f"check     {item.check_id}: {verdict} at step {item.step}{stale}")
-
-
-def _why(outcome: LoopOutcome) -> str:
-    match outcome.status:
-        case "completed" if outcome.loop == "tools":
-            return "the model gave its answer"
-        case "failed" if outcome.loop == "tools":
-            return outcome.reason
-        case "completed" if not outcome.evidence:
-            return "the model called finish; there is no acceptance check, so it was taken at its word"
-        case "completed":
-            return "every acceptance check passed"
-        case "step_cap":
-            return f"all {outcome.steps} steps are used up; unmet: {', '.join(outcome.unmet) or 'none'}"
-        case "missing_evidence":
-            return "verify was repeated and no check can run: say how to verify with [[checks]]"
-        case "awaiting_user":
-            return "the model asks; answer with `stepfold resume RUN --answer TEXT`"
-        case "cancelled":
-            return "it was cancelled"
-        case "failed" if outcome.guard:
-            return f"{outcome.detail} (guard {outcome.guard})"
-        case "failed":
-            return f"the model gave no reply: {outcome.reason}"
-        case "running":
-            return "another process is at work on it"
-        case "interrupted" if outcome.loop == "tools":
-            return "its process died; the program that started it can resume it"
-        case _:
-            return f"its process died; `stepfold resume {outcome.run_id}` goes on"

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stepfold.engine.cli.output import note, say, visible_line
+from stepfold.engine.cli.output import note, raw, say, visible_line
 from stepfold.engine.cli.reading import existing_store, fold_file, fold_noting, located, read_noting
 from stepfold.engine.cli.run import OPEN, as_it_stands, open_status, outcome_json, show_outcome
 from stepfold.engine.models.protocol import body
@@ -91,7 +91,7 @@ def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> Non
         head = {"run_id": rebuilt.run_id, "step": step, "digest": rebuilt.digest, "agrees": rebuilt.agrees}
         click.echo(json.dumps({**head, "request": tree}))
     elif rebuilt.request.generation.mode == "text":
-        click.echo(rebuilt.request.messages[0].content.encode("utf-8", "backslashreplace"), nl=False)
+        raw(rebuilt.request.messages[0].content.encode("utf-8", "backslashreplace"))
     else:
         click.echo(json.dumps(tree, indent=2))
     if not rebuilt.agrees:

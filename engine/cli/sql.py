@@ -109,6 +109,8 @@ def _answer(relations: "Relations", query: str, form: str, output: Path | None) 
     from stepfold.projections.sql.relations import QueryError
 
     try:
+        if "guard_audit" in query.lower():
+            relations.fill_guard_audit(_guards_of(relations.store))
         if form == "parquet" and output is not None:
             return relations.write_parquet(query.rstrip("; \n"), output)
         table = relations.query(query)
@@ -120,6 +122,13 @@ def _answer(relations: "Relations", query: str, form: str, output: Path | None) 
         raise _usage(visible_line(str(error))) from None
     except OSError as error:
         raise _usage(f"{output}: can't write ({error.strerror})") from None
+
+
+def _guards_of(store: Path) -> list[tuple[str, str, str, str, int, int]]:
+    """Every run of the store, decided again."""
+    from stepfold.engine.cli.audit import audits_of
+
+    return [row for audit in audits_of(sorted((store / "runs").glob("*.jsonl"))) for row in audit.rows()]
 
 
 def _write(table: "Table", form: str, out: IO[str]) -> None:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stepfold.engine.core.goal_table import GOAL
 from stepfold.engine.core.goal_table import SEES as GOAL_SEES
-from stepfold.engine.core.machine import Table, TableError
+from stepfold.engine.core.machine import Row, Table, TableError
 from stepfold.engine.core.tools_table import SEES as TOOLS_SEES
 from stepfold.engine.core.tools_table import TOOLS
 from stepfold.events.vocabulary import VERSION, Decided
@@ -15,6 +15,9 @@ from stepfold.projections.state import Run
 
 Sees = Mapping[str, Callable[[Run], tuple[str, Any]]]
 """For each state: the one word it sees, and what guards and emitters are given with it."""
+
+Choose = Callable[[str, str, Run, Any], Row]
+"""The row that fires from a state, on a word, for a run and what its eye gave."""
 
 SILENT_ROWS_AT_MOST = 20
 """No decision passes through more silent rows than this; a table that loops in silence is an error."""
@@ -37,12 +40,15 @@ def decide(run: Run) -> Decided | None:
     word, read once a decision, so that guards and emitters agree on what they were given.
     """
     loop = LOOPS.get(run.loop)
-    if loop is None:
-        return None
+    return None if loop is None else decide_by(loop.table.choose, loop.sees, run)
+
+
+def decide_by(choose: Choose, sees: Sees, run: Run) -> Decided | None:
+    """The same by another way to choose a row: how often a guard is asked is counted so."""
     state = run.state
     for _ in range(SILENT_ROWS_AT_MOST):
-        word, given = loop.sees[state](run)
-        row = loop.table.choose(state, word, run, given)
+        word, given = sees[state](run)
+        row = choose(state, word, run, given)
         if row.sort == "rests":
             return None
         if row.emit is not None:

@@ -1,13 +1,19 @@
 """The table as a Mermaid state diagram: drawn from the rows that run, so it can't tell otherwise."""
 
+from collections.abc import Mapping
+
 from stepfold.engine.core.machine import Row, Table
 
 
-def mermaid(table: Table) -> str:
-    """A `stateDiagram-v2` of a table: an arrow a row, with its word, its guards and its event."""
+def mermaid(table: Table, notes: Mapping[str, str] | None = None) -> str:
+    """A `stateDiagram-v2` of a table: an arrow a row, with its word, its guards and its event.
+
+    `notes` are added to the labels of the rows that they are named by.
+    """
+    notes = notes or {}
     lines = ["stateDiagram-v2", f"    [*] --> {table.states[0]}"]
     lines.extend(
-        f"    {source} --> {row.dest or source}: {_label(row)}"
+        f"    {source} --> {row.dest or source}: {_label(row)}{notes.get(row.name, '')}"
         for row in table.rows
         for source in row.sources
     )

@@ -1,11 +1,12 @@
 """The runs of a store as DuckDB relations: loaded from the JSONL files, then shut off from all else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from stepfold.projections.sql import packs
 from stepfold.projections.sql.columns import column_name, columns
 from stepfold.projections.sql.repair import Broken, repaired
 from stepfold.projections.sql.shared import RELATIONS, View
@@ -28,10 +29,24 @@ BROKEN_LINES = View(
     "SELECT file, line, why FROM recorded.broken",
 )
 
+GUARD_AUDIT = View(
+    "guard_audit",
+    "One row a run, row of the table and guard: how often it was asked, and said yes. Filled when asked for.",
+    {
+        "run_id": "The run.",
+        "loop": "goal or tools.",
+        "row_name": "The row of the table that the guard belongs to.",
+        "guard": "The guard's name.",
+        "evaluated": "How often it was asked while the run's decisions were taken again.",
+        "held": "How often it said yes.",
+    },
+    "SELECT run_id, loop, row_name, guard, evaluated, held FROM recorded.guards_asked",
+)
+
 NO_EVENT = "kind IS NULL OR run_id IS NULL OR seq IS NULL"
 """What DuckDB makes of a line that is no event, as `repair` judges it."""
 
-DOCUMENTED = (*VIEWS, BROKEN_LINES)
+DOCUMENTED = (*VIEWS, GUARD_AUDIT, BROKEN_LINES)
 """Every view that a query may rely on."""
 
 
@@ -50,8 +65,16 @@ class Table(Struct, frozen=True):
 class Relations:
     """The views over one store. `torn` counts broken lines, `unreadable` names files that gave nothing."""
 
-    def __init__(self, connection: "DuckDBPyConnection", broken: tuple[Broken, ...]) -> None:
+    def __init__(
+        self,
+        connection: "DuckDBPyConnection",
+        store: Path,
+        broken: tuple[Broken, ...],
+        packs: tuple[Path, ...] = (),
+    ) -> None:
         self.connection = connection
+        self.packs = packs
+        self.store = store
         self.torn = sum(1 for one in broken if one.line is not None)
         self.unreadable = tuple(f"{one.file}: {one.why}" for one in broken if one.line is None)
 
@@ -80,6 +103,14 @@ class Relations:
         except (duckdb.Error, RuntimeError, ValueError) as error:
             raise QueryError(one_line(error)) from None
 
+    def fill_guard_audit(self, rows: Sequence[tuple[str, str, str, str, int, int]]) -> None:
+        """What `guard_audit` shows from now on: it takes deciding anew, which is not this layer's to do."""
+        self.connection.execute("DELETE FROM recorded.guards_asked")
+        if rows:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            unnested = ", ".join("unnest(?)" for _ in columns)
+            self.connection.execute(f"INSERT INTO recorded.guards_asked SELECT {unnested}", columns)
+
     def close(self) -> None:
         """Drop the relations from memory."""
         self.connection.close()
@@ -91,8 +122,10 @@ def open_relations(store: Path, *, output: Path | None = None) -> Relations:
     An empty or missing folder gives empty views. A torn line is left out and counted.
     """
     relations = open_unguarded(store)
-    if output is not None:
-        relations.connection.execute(f"SET allowed_paths = [{quoted(str(output))}]")
+    allowed = [*relations.packs, *([] if output is None else [output])]
+    if allowed:
+        listed = ", ".join(quoted(str(path)) for path in allowed)
+        relations.connection.execute(f"SET allowed_paths = [{listed}]")
     relations.connection.execute("SET enable_external_access = false")
     relations.connection.execute("SET lock_configuration = true")
     return relations
@@ -110,7 +143,17 @@ def open_unguarded(store: Path) -> Relations:
     connection.execute("CREATE SCHEMA recorded")
     connection.execute(_empty_log())
     connection.execute("CREATE TABLE recorded.broken (file VARCHAR, line BIGINT, why VARCHAR)")
-    broken = _load(connection, sorted((store / "runs").glob("*.jsonl")))
+    connection.execute(
+        "CREATE TABLE recorded.guards_asked "
+        "(run_id VARCHAR, loop VARCHAR, row_name VARCHAR, guard VARCHAR, evaluated BIGINT, held BIGINT)"
+    )
+    logs = sorted((store / "runs").glob("*.jsonl"))
+    copied = packs.packed(store, logs)
+    fresh = [log for log in logs if log not in copied.logs]
+    broken = _load(connection, fresh)
+    odd = {one.file for one in broken}
+    files = packs.keep(connection, store, [log for log in fresh if str(log) not in odd], copied)
+    connection.execute(f"CREATE VIEW recorded.log AS {_log(())}")
     if broken:
         rows = [(one.file, one.line, one.why) for one in broken]
         connection.executemany("INSERT INTO recorded.broken VALUES (?, ?, ?)", rows)
@@ -118,7 +161,10 @@ def open_unguarded(store: Path) -> Relations:
         connection.execute(f"CREATE VIEW recorded.{name} AS {query}")
     for view in DOCUMENTED:
         _create(connection, view)
-    return Relations(connection, broken)
+    if files:
+        # Not before: each view that is created would read what the packs hold, to know their columns.
+        connection.execute(f"CREATE OR REPLACE VIEW recorded.log AS {_log(files)}")
+    return Relations(connection, store, broken, files)
 
 
 def one_line(error: Exception) -> str:
@@ -153,11 +199,11 @@ def _insert(connection: "DuckDBPyConnection", files: list[Path], longest: int) -
     """Insert the events of whole files; give back those with a line that DuckDB makes nothing of."""
     if not files:
         return set()
-    connection.execute(f"INSERT INTO recorded.log {_reading(files, longest)}")
-    found = connection.execute(f"SELECT DISTINCT file FROM recorded.log WHERE {NO_EVENT}").fetchall()
+    connection.execute(f"INSERT INTO recorded.fresh {_reading(files, longest)}")
+    found = connection.execute(f"SELECT DISTINCT file FROM recorded.fresh WHERE {NO_EVENT}").fetchall()
     doubtful = [name for (name,) in found]
     if doubtful:
-        connection.execute("DELETE FROM recorded.log WHERE list_contains(?, file)", [doubtful])
+        connection.execute("DELETE FROM recorded.fresh WHERE list_contains(?, file)", [doubtful])
     return {Path(name) for name in doubtful}
 
 
@@ -172,7 +218,7 @@ def _insert_repaired(connection: "DuckDBPyConnection", file: Path) -> list[Broke
         clean.write_bytes(content)
         longest = max(map(len, content.split(b"\n"))) + 2
         connection.execute(
-            f"INSERT INTO recorded.log SELECT * FROM ({_reading([clean], max(longest, LONGEST_LINE))}) "
+            f"INSERT INTO recorded.fresh SELECT * FROM ({_reading([clean], max(longest, LONGEST_LINE))}) "
             f"WHERE NOT ({NO_EVENT})"
         )
     return broken
@@ -198,7 +244,13 @@ def _empty_log() -> str:
         f'"{column_name(field)}" {"TIMESTAMP" if field == "ts" else kind}'
         for field, kind in columns().items()
     )
-    return f"CREATE TABLE recorded.log (file VARCHAR, line JSON, {', '.join(typed)})"
+    return f"CREATE TABLE recorded.fresh (file VARCHAR, line JSON, {', '.join(typed)})"
+
+
+def _log(files: tuple[Path, ...]) -> str:
+    """The rows of all runs: those just read, and those in Parquet, of which a query reads what it needs."""
+    fresh = "SELECT * FROM recorded.fresh"
+    return f"{fresh} UNION ALL BY NAME {packs.reading(files)}" if files else fresh
 
 
 def _create(connection: "DuckDBPyConnection", view: View) -> None:

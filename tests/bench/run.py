@@ -36,6 +36,7 @@ from stepfold.events.vocabulary import AnyEvent
 from stepfold.projections.outcome import outcome
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
+from tests.bench.questions import asked, bare_json, first_asked, make_store, on_packs
 from tests.bench.workload import bare, called, persisted, steps_of, through
 
 STEPS = 1_000
@@ -214,7 +215,24 @@ def starting(rounds: int) -> Iterator[Row]:
     yield Row("stepfold --help", "python -c pass", ours, least, 5.0)
 
 
-def measured(rounds: int) -> list[Row]:
+def asking(folder: Path, rounds: int, runs: int) -> Iterator[Row]:
+    """A group-by over a store: from its logs, from their Parquet copies, and the second question."""
+    store = folder / "questions"
+    make_store(store, runs, 50)
+    first, bare = in_turn(
+        rounds,
+        lambda: microseconds(lambda: first_asked(store)),
+        lambda: microseconds(lambda: bare_json(store)),
+    )
+    yield Row(f"first question to {runs:,} runs", "typed read_json, a table", first, bare, 1.1)
+    second, _ = in_turn(2 * rounds + 1, lambda: microseconds(lambda: asked(store)), lambda: 0.0)
+    yield Row("second question", "first question", second, first, 0.2)
+    query, least = on_packs(store)
+    ours, floor = in_turn(2 * rounds + 1, lambda: microseconds(query), lambda: microseconds(least))
+    yield Row("group-by on opened relations", "the same on bare Parquet", ours, floor, 1.5)
+
+
+def measured(rounds: int, runs: int) -> list[Row]:
     """All rows, in one run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -225,6 +243,7 @@ def measured(rounds: int) -> list[Row]:
             triggering(rounds),
             *gating(folder, rounds),
             *starting(2 * rounds + 1),
+            *asking(folder, rounds, runs),
         ]
 
 
@@ -251,8 +270,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--rounds", type=int, default=5, help="how often the sides take turns (default 5)")
+    parser.add_argument("--runs", type=int, default=200, help="runs of the store that is asked (default 200)")
     options = parser.parse_args()
-    rows = measured(options.rounds)
+    rows = measured(options.rounds, options.runs)
     print(as_json(rows) if options.json else shown(rows))
     return int(any(row.over for row in rows))
 
