@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
     "fuzz": ("fuzz:fuzz", "Search for what breaks your tools, the contract or the loop, and save it."),
+    "import": ("imports:import_traces", "Take in other programs' traces as runs of the store."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (
         "doctor:doctor",
