@@ -210,7 +210,7 @@ class ImportedConfig(
     name: str = ""
     goal: str = ""
     model: str = ""
-    max_steps: int = 0
+    max_steps: int | None = None
     guards: Guards = NO_GUARDS
 
 

@@ -1,4 +1,4 @@
-"""How the events of an imported run change it: another program's loop made them, and none of them is decided."""
+"""How the events of an imported run change it: another program's loop made them, none of them is decided."""
 
 import json
 

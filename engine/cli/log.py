@@ -116,4 +116,4 @@ class _Ending(msgspec.Struct):
 def _is_last(line: bytes) -> bool:
     head = msgspec.json.decode(line, type=_Ending)
     ended = head.kind == RunFinished.__name__ and head.status != "awaiting_user"
-    return ended or head.kind in {"RunCompleted", "RunFailed"} or head.to == "exhausted"
+    return ended or head.kind in {"RunCompleted", "RunFailed", "TraceEnded"} or head.to == "exhausted"

@@ -153,7 +153,7 @@ def show_outcome(outcome: LoopOutcome) -> None:
     """What people read first: why did it end?"""
     word = outcome.status if outcome.status in OPEN else outcome.finish
     say(f"{word:<9} {_why(outcome)}", fg=_COLOURS.get(word, "yellow"), bold=True)
-    if outcome.summary:
+    if outcome.summary and outcome.loop != "imported":
         say(f"summary   {outcome.summary}")
     usage = outcome.usage
     say(
@@ -168,6 +168,8 @@ def show_outcome(outcome: LoopOutcome) -> None:
 
 
 def _why(outcome: LoopOutcome) -> str:
+    if outcome.loop == "imported":
+        return f"imported; as its file says: {outcome.summary or 'nothing of an end'}"
     match outcome.status:
         case "completed" if outcome.loop == "tools":
             return "the model gave its answer"

@@ -120,7 +120,7 @@ TOOL_CALLS = View(
     LEFT JOIN recorded.closings AS closings
         ON closings.run_id = wrote.run_id AND closings.opened = wrote.seq
     LEFT JOIN (
-        SELECT run_id, step, call_id, any_value(error->>'$') AS error, any_value(detail) AS detail
+        SELECT run_id, step, call_id, any_value(error) AS error, any_value(detail) AS detail
         FROM recorded.log WHERE kind = 'RejectionRecorded' AND subject = 'call' GROUP BY ALL
     ) AS refused ON refused.run_id = wrote.run_id AND refused.step = wrote.step
         AND refused.call_id = wrote.call_id AND wrote.kind = 'ToolCalled'

@@ -122,9 +122,12 @@ STEPS = View(
             arg_max(model, seq) FILTER (kind IN ('ModelStarted', 'FallbackSelected')
                 OR (kind = 'ModelReplied' AND key IS NULL)) AS model,
             arg_max(call_id, seq) FILTER (kind IN ('ActionParsed', 'ActionRejected')) AS call_id,
-            arg_max(error, seq) FILTER (kind IN ('ActionRejected', 'ModelFailed', 'RejectionRecorded')) AS error,
-            bool_or(kind = 'ActionParsed') AS parsed, bool_or(kind IN ('ActionRejected', 'RejectionRecorded')) AS rejected,
-            bool_or(kind = 'ModelFailed') AS failed, bool_or(kind = 'ModelCompleted' OR (kind = 'ModelReplied' AND key IS NULL)) AS completed,
+            arg_max(error, seq) FILTER (kind IN ('ActionRejected', 'ModelFailed', 'RejectionRecorded'))
+                AS error,
+            bool_or(kind = 'ActionParsed') AS parsed,
+            bool_or(kind IN ('ActionRejected', 'RejectionRecorded')) AS rejected,
+            bool_or(kind = 'ModelFailed') AS failed,
+            bool_or(kind = 'ModelCompleted' OR (kind = 'ModelReplied' AND key IS NULL)) AS completed,
             arg_max(tokens, seq) FILTER (kind = 'ContextBuilt') AS context_tokens,
             coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,
             count(*) FILTER (kind IN ('ToolStarted', 'ToolCalled')) AS tools,

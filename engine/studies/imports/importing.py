@@ -1,4 +1,4 @@
-"""A file into the runs of a store: one log for each run in it, the same bytes however often it is imported."""
+"""A file into the runs of a store: one log for each run in it, the same bytes whenever it is imported."""
 
 from collections.abc import Iterator
 from hashlib import blake2b

@@ -63,7 +63,7 @@ class _Sample:
         yield self._end()
 
     def _opening(self) -> Iterator[Said]:
-        """What stands before the first reply in the conversation: the model events hold it again and again."""
+        """What stands before the first reply in the conversation: every model event holds it again."""
         for value in sequence(self._sample.get("messages")):
             message = mapping(value)
             if message.get("role") not in {"system", "user"}:
@@ -187,7 +187,7 @@ class _Sample:
 
 
 def _scorer_spans(events: list[dict[str, Any]]) -> set[str]:
-    """The spans in which a scorer works, with those inside them: their model calls judge, and are no turns."""
+    """The spans in which a scorer works, with those inside them: their model calls are no turns."""
     found: set[str] = set()
     for event in events:
         if event.get("event") != "span_begin":

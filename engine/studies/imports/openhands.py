@@ -50,16 +50,14 @@ class _Reader:
     def __init__(self) -> None:
         self._actions: list[dict[str, Any]] = []
         self._usage: dict[str, int | float] = {}
-        self._seen_usage = False
+        self._totals: dict[str, int | float] = {}
         self._status = ""
         self._finished = False
         self._said_anything = False
 
     def read(self, number: int, event: dict[str, Any]) -> Iterator[Said]:
         kind = text_of(event.get("kind"))
-        if kind == "ActionEvent" and self._is_of_another_reply(event):
-            yield from self.flush()
-        elif kind != "ActionEvent":
+        if (kind == "ActionEvent" and self._is_of_another_reply(event)) or kind != "ActionEvent":
             yield from self.flush()
         at = time_of(event.get("timestamp"))
         match kind:
@@ -147,7 +145,7 @@ class _Reader:
             yield Unplaced(f"state {key or 'without a key'}")
 
     def _stats(self, value: dict[str, Any]) -> Iterator[Said]:
-        """Running totals: what a reply cost is what they rose by. The first are of replies before this file."""
+        """Running totals: what a reply cost is what they rose by. The first are of earlier replies."""
         metrics = mapping(mapping(value.get("usage_to_metrics")).get("default"))
         tokens = mapping(metrics.get("accumulated_token_usage"))
         totals: dict[str, int | float] = {
@@ -155,7 +153,7 @@ class _Reader:
             "output_tokens": count_of(tokens.get("completion_tokens")),
             "cost": amount_of(metrics.get("accumulated_cost")),
         }
-        if self._seen_usage:
+        if self._totals:
             for name, total in totals.items():
                 risen = max(0, total - self._totals[name])
                 self._usage[name] = self._usage.get(name, 0) + risen
@@ -164,7 +162,6 @@ class _Reader:
                 "usage_before_start", detail="the first totals count replies that are not in the file"
             )
         self._totals = totals
-        self._seen_usage = True
 
     def end(self) -> Iterator[Said]:
         """The last lines are read."""

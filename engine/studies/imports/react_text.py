@@ -1,4 +1,4 @@
-"""ReAct transcripts as plain text (the logs of Reflexion's HotpotQA runs): a question, then numbered turns."""
+"""ReAct transcripts as plain text (Reflexion's HotpotQA logs): a question, then numbered turns."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _TURN = re.compile(r"(Thought|Action|Observation) (\d+): ?(.*)", re.DOTALL)
 _ACTION = re.compile(r"\s*(\w+)\[(.*)\]\s*", re.DOTALL)
 _SECTION = re.compile(r"-{4,}.*-{4,}\s*")
 _VERDICT = re.compile(r"Answer is (CORRECT|INCORRECT)")
-_FAILED = ("Could not find", "Invalid Action", "The last page Searched was not found")
+_FAILED = ("Could not find", "No Results", "Invalid Action", "The last page Searched was not found")
 """How an observation begins that says the action failed: the file has only words for it."""
 
 

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from hashlib import blake2b
 from importlib.metadata import version
-from typing import Any
 
 from msgspec import Struct
 
 from stepfold.engine.studies.imports.said import (
     Answered,
-    Began,
     Call,
     Called,
     Ended,
@@ -128,7 +126,7 @@ class Recorder:
             case Ended():
                 yield self._end(said)
 
-    def _envelope(self, at: str) -> tuple[Any, ...]:
+    def _envelope(self, at: str) -> tuple[int, str, int, int, str]:
         seq = self.counts.events
         self.counts.events += 1
         return (VERSION, self.run_id, seq, self._step, at or NO_TIME)

@@ -1,4 +1,4 @@
-"""Who&When conversations (Magentic-One): several agents, nothing structured, a human's verdict on the fault."""
+"""Who&When conversations (Magentic-One): several agents, nothing structured, a human's verdict."""
 
 import re
 from collections.abc import Iterator
