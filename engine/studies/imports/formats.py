@@ -19,7 +19,7 @@ from stepfold.engine.studies.imports import (
     toolbench,
     who_when,
 )
-from stepfold.engine.studies.imports.reading import Source
+from stepfold.engine.studies.imports.reading import Source, skip_mark
 from stepfold.engine.studies.imports.said import Said
 from stepfold.engine.studies.imports.values import mapping
 
@@ -41,6 +41,7 @@ FORMATS: dict[str, Callable[[Source], Iterator[Said]]] = {
 LOOKED_AT = 256 * 1024
 LINES_LOOKED_AT = 20
 TOKENS_LOOKED_AT = 50_000
+LONGEST_PLACE = 5_000
 _REACT = re.compile(r"^Question:.*?^(Thought|Action) 1:", re.MULTILINE | re.DOTALL)
 _BURR = {"begin_entry", "end_entry", "begin_span", "end_span", "attribute"}
 
@@ -48,7 +49,8 @@ _BURR = {"begin_entry", "end_entry", "begin_span", "end_span", "attribute"}
 def guessed(path: Path) -> str:
     """The format of a file, or "" for a file of none. Raises OSError."""
     with path.open("rb") as file:
-        head = file.read(LOOKED_AT).removeprefix(b"\xef\xbb\xbf")
+        skip_mark(file)
+        head = file.read(LOOKED_AT)
     return _of_lines(head) or _of_document(path) or _of_text(head)
 
 
@@ -84,14 +86,15 @@ def _of_document(path: Path) -> str:
     seen: set[str] = set()
     try:
         with path.open("rb") as file:
+            skip_mark(file)
             for count, (prefix, event, value) in enumerate(ijson.parse(file, use_float=True)):
+                if count > TOKENS_LOOKED_AT or len(prefix) > LONGEST_PLACE:
+                    break
                 if event == "map_key" and prefix.count(".") < 3:
                     seen.add(f"{prefix}.{value}" if prefix else value)
                     found = _of_names(seen)
                     if found:
                         return found
-                if count > TOKENS_LOOKED_AT:
-                    break
     except (ijson.JSONError, ValueError, OverflowError, RecursionError):
         pass
     return _of_names(seen)

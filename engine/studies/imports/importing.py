@@ -81,7 +81,10 @@ def import_file(store: Store, path: Path, name: str) -> Iterator[Imported]:
         )
         yield _import_run(store, Recorder(run_id, config), config, said)
     if not count:
-        why = next((f"{one.where}: {one.detail}" for one in source.noticed()), "there is no run in it")
+        why = next(
+            (f"{one.what.replace('_', ' ')} {one.where}: {one.detail}" for one in source.noticed()),
+            "there is no run in it",
+        )
         raise ImportFailed(f"{path}: not read as {found}: {why}")
 
 

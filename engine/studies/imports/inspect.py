@@ -66,9 +66,10 @@ class _Sample:
         """What stands before the first reply in the conversation: every model event holds it again."""
         for value in sequence(self._sample.get("messages")):
             message = mapping(value)
-            if message.get("role") not in {"system", "user"}:
+            role = text_of(message.get("role"))
+            if role not in {"system", "user"}:
                 return
-            yield Spoke(text_of(message.get("role")), self._text(message.get("content")))
+            yield Spoke(role, self._text(message.get("content")))
 
     def _event(self, event: dict[str, Any]) -> Iterator[Said]:
         kind = text_of(event.get("event"))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from stepfold.engine.studies.imports.reading import Source
+from stepfold.engine.studies.imports.reading import Source, skip_mark
 from stepfold.engine.studies.imports.said import (
     Answered,
     Began,
@@ -59,7 +59,8 @@ def runs(source: Source) -> Iterator[Said]:
 
 def _is_list(source: Source) -> bool:
     with source.path.open("rb") as file:
-        return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+        skip_mark(file)
+        return file.read(4096).lstrip()[:1] == b"["
 
 
 def _message(message: dict[str, Any]) -> Iterator[Said]:
