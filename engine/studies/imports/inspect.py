@@ -30,8 +30,7 @@ def runs(source: Source) -> Iterator[Said]:
     status = text_of(source.first("status"))
     model = text_of(mapping(source.first("eval")).get("model"))
     for value in source.items("samples.item"):
-        yield from _Sample(mapping(value), status, model).read()
-    yield from source.noticed()
+        yield from _Sample(mapping(value), status, model).read(source.noticed())
 
 
 class _Sample:
@@ -48,9 +47,10 @@ class _Sample:
             if event.get("event") == "tool"
         }
 
-    def read(self) -> Iterator[Said]:
+    def read(self, noticed: Iterator[Said]) -> Iterator[Said]:
         sample = self._sample
         yield Began(f"sample {text_of(sample.get('id'))} epoch {text_of(sample.get('epoch'))}", self._model)
+        yield from noticed
         yield from self._opening()
         for event in self._events:
             yield from self._event(event)

@@ -19,8 +19,8 @@ def runs(source: Source) -> Iterator[Said]:
     for value in source.items("item"):
         run = mapping(value)
         yield Began(f"task {text_of(run.get('task_id'))} trial {text_of(run.get('trial'))}")
+        yield from source.noticed()
         yield from _run(run)
-    yield from source.noticed()
 
 
 def _run(run: dict[str, Any]) -> Iterator[Said]:
