@@ -73,8 +73,6 @@ class _Spans:
 
     def take(self, run: Run, event: AnyEvent | Unknown, now: int) -> None:
         match event:
-            case RunStarted():
-                pass
             case ModelStarted():
                 self.open["model"] = _span(
                     run, event.seq, f"chat {as_utf8(event.model)}".strip(), CLIENT, now
