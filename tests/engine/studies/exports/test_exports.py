@@ -24,7 +24,9 @@ from stepfold.projections.run import fold
 
 ROOT = Path(__file__).parents[4]
 FIXTURES = sorted(ROOT.glob("replay_fixtures/*/log.jsonl"))
-IMPORTED = sorted(path for path in ROOT.glob("tests/engine/studies/imports/traces/*/*.*"))
+IMPORTED = sorted(
+    path for path in ROOT.glob("tests/engine/studies/imports/traces/*/*") if path.suffix != ".md"
+)
 SCHEMA = json.loads((Path(__file__).parent / "atif-1.7.schema.json").read_text())
 Events = tuple[AnyEvent | Unknown, ...]
 
