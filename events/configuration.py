@@ -195,7 +195,26 @@ class HarnessConfig(
     namespace: str = ""
 
 
-Config = GoalConfig | HarnessConfig
+class ImportedConfig(
+    Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="loop", tag="imported"
+):
+    """Where an imported run comes from: another program's loop made it, and no table of ours decides it.
+
+    `name` is what the file calls the run, `file` the file's name without its folder, `digest` that of its
+    whole content. `max_steps` and `guards` are never recorded: `stepfold judge` asks with them.
+    """
+
+    format: str
+    file: str
+    digest: str
+    name: str = ""
+    goal: str = ""
+    model: str = ""
+    max_steps: int | None = None
+    guards: Guards = NO_GUARDS
+
+
+Config = GoalConfig | HarnessConfig | ImportedConfig
 
 _decode_config = msgspec.json.Decoder(Config)
 

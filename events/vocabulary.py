@@ -84,6 +84,29 @@ NO_CHILD = ChildUsage()
 """The default of tools that are no sub-agents: one object, so that `omit_defaults` leaves it out."""
 
 
+class Found(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What an import noticed: its kind, how often, where (the first few places), and a word on it."""
+
+    what: str
+    count: int = 1
+    where: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class Tally(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How many of something."""
+
+    what: str
+    count: int
+
+
+class Score(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A verdict on a run that was given after it, by another program: never the run's status."""
+
+    name: str
+    value: str
+
+
 class Command(Struct, frozen=True, gc=False, omit_defaults=True):
     """A steering command: `pause`, `resume`, `cancel`, `inject` or `redirect`, with its text."""
 
@@ -158,7 +181,8 @@ class ToolsListed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=T
 class ModelReplied(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A reply as it landed, byte for byte, valid or not. `cache` is `hit`, `miss` or empty.
 
-    `estimated` says that the token counts are ours, because the server gave none.
+    `estimated` says that the token counts are ours, because the server gave none. `agent` is who spoke,
+    in an imported trace of several agents.
     """
 
     text: str
@@ -172,6 +196,7 @@ class ModelReplied(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=
     cache: str = ""
     streamed: bool = False
     cost: float = 0.0
+    agent: str = ""
 
 
 class ModelErred(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -191,13 +216,17 @@ class ModelDelta(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
 
 
 class ToolReturned(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A result, durable as soon as it lands. `size` and `digest` are of the whole when it was capped."""
+    """A result, durable as soon as it lands. `size` and `digest` are of the whole when it was capped.
+
+    `call_id` is there where no call of the log has it: an imported result whose call is not in its file.
+    """
 
     content: str
     error: str = ""
     size: int = 0
     digest: str = ""
     child: ChildUsage = NO_CHILD
+    call_id: str = ""
 
 
 class ToolErred(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -289,6 +318,59 @@ class CallUndone(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     name: str
     path: str
     what: str
+
+
+# --- observed, imported runs ------------------------------------------------------------------------
+
+NO_TIME = "1970-01-01T00:00:00.000000Z"
+"""The `ts` of what an imported file gives no time for. SQL shows NULL."""
+
+
+class MessageRecorded(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Somebody who is neither the model nor a tool said something in the middle of an imported run."""
+
+    role: str
+    text: str
+
+
+class ToolCalled(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """An imported file says that this was called. `answer_key` is that of its result, if there is one.
+
+    `arguments` are those of a call that no reply of the log holds; `call_id` is the file's own, or
+    `answer_key` where the file has none.
+    """
+
+    call_id: str
+    name: str
+    answer_key: str
+    arguments: str = ""
+
+
+class RejectionRecorded(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """The other program refused a `reply`, or a `call` before its tool ran. `error` is its own word."""
+
+    subject: str
+    error: str
+    detail: str = ""
+    call_id: str = ""
+    name: str = ""
+
+
+class TraceEnded(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """The imported file has nothing more on this run: how it says that it ended, and what was noticed.
+
+    `end_as_recorded` is in the file's words. `status` is ours, empty where the file tells too little;
+    `inferred` says from what we concluded it, where the file doesn't say it itself. `unmapped` counts what
+    has no place in our events.
+    """
+
+    end_as_recorded: str = ""
+    status: str = ""
+    inferred: str = ""
+    error: str = ""
+    scores: tuple[Score, ...] = ()
+    findings: tuple[Found, ...] = ()
+    unmapped: tuple[Tally, ...] = ()
 
 
 # --- decided, both loops ----------------------------------------------------------------------------
@@ -695,6 +777,10 @@ ObservedEvent = (
     | UserLoaded
     | ApprovalAnswered
     | CallUndone
+    | MessageRecorded
+    | ToolCalled
+    | RejectionRecorded
+    | TraceEnded
 )
 DecidedEvent = (
     ModelStarted

@@ -3,12 +3,14 @@
 import msgspec
 from msgspec import Struct
 
-from stepfold.events.vocabulary import RunCompleted, RunFailed, RunFinished
+from stepfold.events.vocabulary import RunCompleted, RunFailed, RunFinished, TraceEnded
 from stepfold.projections.outcome import LoopOutcome
 
 
 def why(outcome: LoopOutcome) -> str:
     """The sentence. It holds what a model or a tool may have said: make it visible where it is shown."""
+    if outcome.loop == "imported":
+        return f"imported; as its file says: {outcome.summary or 'nothing of an end'}"
     match outcome.status:
         case "completed" if outcome.loop == "tools":
             return "the model gave its answer"
@@ -40,6 +42,9 @@ def why(outcome: LoopOutcome) -> str:
             return f"its process died; `stepfold resume {outcome.run_id}` goes on"
 
 
+_LAST = frozenset(kind.__name__ for kind in (RunCompleted, RunFailed, TraceEnded))
+
+
 class _Head(Struct):
     kind: str = ""
     status: str = ""
@@ -53,4 +58,4 @@ def ends_run(line: bytes) -> bool:
     """Whether a line of a log is the last one that its run can have. Raises msgspec.DecodeError."""
     head = _decode_head(line)
     ended = head.kind == RunFinished.__name__ and head.status != "awaiting_user"
-    return ended or head.kind in {RunCompleted.__name__, RunFailed.__name__} or head.to == "exhausted"
+    return ended or head.kind in _LAST or head.to == "exhausted"

@@ -2,7 +2,7 @@
 
 import re
 
-from stepfold.events.configuration import GoalConfig
+from stepfold.events.configuration import NO_GUARDS, GoalConfig, Guards, ImportedConfig
 from stepfold.events.vocabulary import ToolCompleted, ToolFailed, ToolReturned
 from stepfold.projections.digest import digest_of
 from stepfold.projections.state import Action, GoalState, Run, Slot
@@ -22,42 +22,55 @@ _DURATION = re.compile(r"\d+(?:\.\d+)?\s?(?:ms|s|sec|secs|seconds?)\b")
 """Test runners print how long they took: two runs with one result would differ by that alone."""
 
 
+def guards_of(run: Run) -> Guards:
+    """The thresholds of a run that has any."""
+    config = run.config
+    return config.guards if isinstance(config, GoalConfig | ImportedConfig) else NO_GUARDS
+
+
 def rejected(run: Run, *what: str) -> None:
     """The step ends in a rejection, which is like another one when all of `what` is."""
-    if isinstance(run.config, GoalConfig) and run.config.guards.rejection:
+    if guards_of(run).rejection:
         run.goal.rejection = digest_of("\x1f".join(what))
 
 
 def call_ended(run: Run, slot: Slot, event: ToolCompleted | ToolFailed) -> None:
     """Count a failing call by what it was and how it failed; a success that may have helped clears all."""
-    if not isinstance(run.config, GoalConfig) or not run.config.guards.failure:
+    if not guards_of(run).failure:
         return
-    goal = run.goal
+    text = slot.landed.content if isinstance(slot.landed, ToolReturned) else ""
+    manifest = run.manifests.get(slot.name)
+    _count_failure(run.goal, slot, event.error, text, may_help=manifest is None or manifest.mutates)
+
+
+def _count_failure(goal: GoalState, slot: Slot, error: str, text: str, *, may_help: bool) -> None:
     call = digest_of(f"{slot.name}\x1f{slot.arguments!r}")
-    if not event.error:
-        manifest = run.manifests.get(slot.name)
-        if manifest is None or manifest.mutates:
+    if not error:
+        if may_help:
             goal.failures = {}
         goal.failures.pop(call, None)
         return
-    text = slot.landed.content if isinstance(slot.landed, ToolReturned) else ""
-    result = _digest(f"{event.error}\x1f{text}")
+    result = _digest(f"{error}\x1f{text}")
     before, count = goal.failures.pop(call, ("", 0))
     goal.failures[call] = (result, count + 1 if before == result else 1)
     while len(goal.failures) > CALLS_AT_MOST:
         del goal.failures[next(iter(goal.failures))]
 
 
+def imported_call_ended(run: Run, slot: Slot, error: str, text: str) -> None:
+    """The same for a call that another program ran: nobody knows which of its tools change anything."""
+    if guards_of(run).failure:
+        _count_failure(run.goal, slot, error, text, may_help=False)
+
+
 def step_ended(run: Run, observation: str) -> None:
     """A step's observation is whole: compare it with those before."""
-    config, goal = run.config, run.goal
-    if not isinstance(config, GoalConfig):
-        return
-    if config.guards.rejection:
+    guards, goal = guards_of(run), run.goal
+    if guards.rejection:
         same = goal.rejection and goal.rejection == goal.last_rejection
         goal.rejections = goal.rejections + 1 if same else int(bool(goal.rejection))
         goal.last_rejection, goal.rejection = goal.rejection, ""
-    if config.guards.cycle:
+    if guards.cycle:
         _compare(goal, _step_digest(goal.action, observation))
 
 

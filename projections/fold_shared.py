@@ -1,6 +1,6 @@
 """How the events that both loops share change the run."""
 
-from stepfold.events.configuration import GoalConfig
+from stepfold.events.configuration import Config, GoalConfig, HarnessConfig, ImportedConfig, Manifest
 from stepfold.events.vocabulary import (
     NULL,
     CancelRequested,
@@ -22,7 +22,7 @@ from stepfold.events.vocabulary import (
     WaitEnded,
 )
 from stepfold.projections.effects import AskModel, CallTool, Wait
-from stepfold.projections.state import Run, Slot, in_microseconds, microseconds
+from stepfold.projections.state import Run, Slot, decided_config, in_microseconds, microseconds
 
 SERVER_PREFIX = "mcp."
 """How the names of all capabilities begin that a server offers, `mcp.<server>.<tool>`."""
@@ -37,7 +37,7 @@ def run_started(run: Run, event: RunStarted) -> None:
     run.engine = event.engine
     run.config = config
     run.started_ts = event.ts
-    run.manifests = {manifest.name: manifest for manifest in config.manifests}
+    run.manifests = _own_manifests(config)
     run.state = "opening"
     if event.forked is not None:
         run.fork_seq, run.fork_config = event.source_seq, event.forked
@@ -45,14 +45,20 @@ def run_started(run: Run, event: RunStarted) -> None:
         run.loop = "goal"
         run.history.append(Message("user", config.goal))
         return
-    run.loop = "tools"
+    run.loop = "tools" if isinstance(config, HarnessConfig) else "imported"
+
+
+def _own_manifests(config: Config) -> dict[str, Manifest]:
+    if isinstance(config, ImportedConfig):
+        return {}
+    return {manifest.name: manifest for manifest in config.manifests}
 
 
 def forked(run: Run) -> None:
     """The events shared with the source are folded: from here on the fork's own configuration holds."""
     if run.fork_config is not None:
         run.config = run.fork_config
-        own = {manifest.name: manifest for manifest in run.config.manifests}
+        own = _own_manifests(run.config)
         run.manifests = own | {name: known for name, known in run.manifests.items() if _of_a_server(name)}
 
 
@@ -116,7 +122,7 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
     """The next attempt is due, at once or after the backoff."""
     run.attempt = event.attempt
     run.model_landed = None
-    if not run.config.retry.sleep or event.delay <= 0:
+    if not decided_config(run).retry.sleep or event.delay <= 0:
         ask(run, *run.asking)
         return
     key = f"wait:{run.call_id}:{event.attempt}"

@@ -96,6 +96,8 @@ def outcome(run: Run) -> LoopOutcome:
     status = run.status or "unfinished"
     if run.loop == "tools":
         return _of_tools(run, status)
+    if run.loop == "imported":
+        return _of_imported(run, status)
     return LoopOutcome(
         run_id=run.run_id,
         finish=STATUSES.get(status, "failed"),
@@ -133,6 +135,26 @@ def _of_tools(run: Run, status: str) -> LoopOutcome:
         error=run.fault,
         detail=run.fault_detail,
         loop="tools",
+    )
+
+
+def _of_imported(run: Run, status: str) -> LoopOutcome:
+    """An imported run in the same shape; its summary is how its file says that it ended."""
+    return LoopOutcome(
+        run_id=run.run_id,
+        finish=STATUSES.get(status, "failed"),
+        status=status,
+        steps=run.step,
+        actions=run.harness.tool_calls,
+        rejected=run.goal.rejected,
+        summary=run.goal.summary,
+        unmet=(),
+        evidence=(),
+        transcript="\n".join(_turn_lines(run)),
+        usage=run.usage,
+        error=run.fault,
+        detail=run.fault_detail,
+        loop="imported",
     )
 
 

@@ -9,7 +9,7 @@ from stepfold.events.configuration import Generation
 from stepfold.events.vocabulary import Message
 from stepfold.projections.digest import digest_of
 from stepfold.projections.history import ConversationHistory
-from stepfold.projections.state import Run
+from stepfold.projections.state import Run, decided_config
 
 NEXT_ACTION = "\n\nNext action (one JSON object):\n"
 _TITLES = {"user": "User", "assistant": "Assistant", "tool": "Result"}
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 def request_digest(run: Run, max_tokens: int | None) -> str:
     """The digest of all that makes the request: system turn, turns, model and options. O(1) a step."""
-    options = _encode((run.config.generation, max_tokens)).decode()
+    options = _encode((decided_config(run).generation, max_tokens)).decode()
     return digest_of(f"{run.goal.system_digest}\x1e{run.history.chain}\x1e{options}")
 
 
 def harness_request_digest(run: Run, max_tokens: int | None) -> str:
     """The same for a tool-calling run: turns, what the hooks made of them, and options."""
-    config = run.config
+    config = decided_config(run)
     options = _encode((config.generation, max_tokens)).decode()
     return digest_of(f"{run.history.chain}\x1e{run.harness.request.decode('utf-8', 'replace')}\x1e{options}")
 

@@ -11,6 +11,7 @@ from stepfold.events import vocabulary as v
 from stepfold.projections import fold_calls as calls
 from stepfold.projections import fold_goal as goal
 from stepfold.projections import fold_hooks as hooks
+from stepfold.projections import fold_imported as imported
 from stepfold.projections import fold_progress as progress
 from stepfold.projections import fold_shared as shared
 from stepfold.projections import fold_tools as tools
@@ -121,10 +122,23 @@ TOOLS: Reducers = {
 }
 
 
+IMPORTED: Reducers = {
+    v.ModelReplied: imported.model_replied,
+    v.ModelErred: imported.model_erred,
+    v.MessageRecorded: imported.message_recorded,
+    v.ToolCalled: imported.tool_called,
+    v.ToolReturned: imported.tool_returned,
+    v.RejectionRecorded: imported.rejection_recorded,
+    v.TraceEnded: imported.trace_ended,
+}
+
+
 def _run_started(run: Run, event: v.RunStarted) -> None:
     shared.run_started(run, event)
     if run.loop == "tools":
         tools.run_started(run, event)
+    elif run.loop == "imported":
+        imported.run_started(run, event)
 
 
 SHARED[v.RunStarted] = _run_started
@@ -145,6 +159,7 @@ REDUCERS: dict[str, _Sorted] = {
     "": _sorted(SHARED),
     "goal": _sorted(SHARED | GOAL),
     "tools": _sorted(SHARED | TOOLS),
+    "imported": _sorted(SHARED | IMPORTED),
 }
 """By loop; a run has none until its `RunStarted` is folded."""
 

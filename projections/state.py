@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from stepfold.events.configuration import Config, GoalConfig, Manifest
+from stepfold.events.configuration import Config, GoalConfig, HarnessConfig, ImportedConfig, Manifest
 from stepfold.events.vocabulary import (
     ApprovalAnswered,
     CheckReturned,
@@ -352,6 +352,11 @@ class Run(Accumulator):
     def now(self) -> int:
         """`ts` in microseconds since 1970."""
         return microseconds(self.ts)
+
+
+def decided_config(run: Run) -> GoalConfig | HarnessConfig:
+    """The configuration of a run that our tables decide; an imported run has nothing to be decided by."""
+    return NOT_STARTED if isinstance(run.config, ImportedConfig) else run.config
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """`stepfold export`: recorded runs in the formats of other tools."""
 
 import json
@@ -36,3 +37,94 @@ def export(parquet: Path, store: str | None, for_machines: bool) -> None:
         click.echo(json.dumps({"folder": str(parquet), "rows": done.rows, "torn": done.torn}))
         return
     say(f"wrote     {parquet}  {', '.join(f'{count} {name}' for name, count in done.rows.items())}")
+=======
+"""`stepfold export`: runs in other people's formats."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import click
+
+from stepfold.engine.cli.output import note
+from stepfold.engine.cli.reading import located, read_noting
+from stepfold.engine.studies.exports.atif import trajectory
+from stepfold.engine.studies.exports.openai_messages import messages
+from stepfold.engine.studies.exports.otel import spans
+from stepfold.events.vocabulary import AnyEvent, Unknown
+
+Events = Iterable[AnyEvent | Unknown]
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+SECONDS = 30
+
+
+@click.command(epilog="Example: stepfold export last --openai messages.json")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…")
+@click.option("--atif", metavar="FILE", help="An ATIF 1.7 trajectory; with several runs an array of them.")
+@click.option("--otel", metavar="FILE|URL", help="OpenTelemetry GenAI spans, as OTLP JSON.")
+@click.option("--openai", metavar="FILE", help="OpenAI's chat messages; with several runs an array of lists.")
+@click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
+def export(
+    runs: tuple[str, ...], atif: str | None, otel: str | None, openai: str | None, store: str | None
+) -> int:
+    """Write each RUN in another format. RUN is an id, its start, `last`, or a trace file. FILE - is stdout.
+
+    Spans hold times, tokens and names, and no texts. An endpoint is that of OTLP over HTTP; its headers are
+    read from OTEL_EXPORTER_OTLP_HEADERS.
+    """
+    if not (atif or otel or openai):
+        raise click.UsageError("say what to write: --atif FILE, --otel FILE or --openai FILE")
+    traces = [located(run, store)[0] for run in runs]
+    if atif:
+        _write(atif, _each(traces, trajectory))
+    if openai:
+        _write(openai, _each(traces, messages))
+    if otel:
+        made = [spans(_events(trace)) for trace in traces]
+        whole = {"resourceSpans": [one for each in made for one in each["resourceSpans"]]}
+        if urlsplit(otel).scheme in {"http", "https"}:
+            _send(otel, whole)
+        else:
+            _write(otel, whole)
+    return 0
+
+
+def _events(trace: Path) -> Events:
+    return (record.event for record in read_noting(trace))
+
+
+def _each(traces: list[Path], made: Callable[[Events], Any]) -> Any:
+    try:
+        found = [made(_events(trace)) for trace in traces]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return found if len(found) > 1 else found[0]
+
+
+def _write(name: str, tree: Any) -> None:
+    text = json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+    if name == "-":
+        click.echo(text.encode(), nl=False)
+        return
+    Path(name).write_text(text, encoding="utf-8")
+    note(f"written   {name}")
+
+
+def _send(url: str, tree: Any) -> None:
+    target = url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1/traces"
+    pairs = (pair.partition("=") for pair in os.environ.get(HEADERS, "").split(",") if "=" in pair)
+    headers = {name.strip(): value.strip() for name, _, value in pairs}
+    request = Request(
+        target, json.dumps(tree).encode(), {"Content-Type": "application/json", **headers}, method="POST"
+    )
+    try:
+        with urlopen(request, timeout=SECONDS) as answer:
+            note(f"sent      {target} ({answer.status})")
+    except (URLError, OSError) as error:
+        raise click.UsageError(f"{target}: took no spans: {getattr(error, 'reason', error)}") from error
+>>>>>>> import

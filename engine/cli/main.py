@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
     "export": ("export:export", "Recorded runs in the formats of other tools."),
     "fuzz": ("fuzz:fuzz", "Search for what breaks your tools, the contract or the loop, and save it."),
+    "import": ("imports:import_traces", "Take in other programs' traces as runs of the store."),
+    "export": ("export:export", "Runs in other formats: ATIF, OpenTelemetry spans, OpenAI messages."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (
         "doctor:doctor",

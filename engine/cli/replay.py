@@ -116,6 +116,8 @@ def _show(verdict: Replay) -> None:
             say(f"  caused by {_shown(verdict.caused_by)}")
             if verdict.engine is not None:
                 say(f"  engine    recorded by {verdict.engine['recorded']}, this is {verdict.engine['this']}")
+        case _ if verdict.imported and verdict.damaged is None:
+            say(f"imported    {verdict.trace}  {verdict.why}", fg="yellow")
         case _:
             say(f"unreadable  {verdict.trace}  line {verdict.line}: {verdict.why}", fg="red")
     if verdict.torn_bytes:

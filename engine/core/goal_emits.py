@@ -19,7 +19,7 @@ from stepfold.projections.digest import digest_of
 from stepfold.projections.evidence import unmet
 from stepfold.projections.fold_goal import WORKER, approval_key, checks_of, config_of
 from stepfold.projections.prompt import request_digest
-from stepfold.projections.state import Run, Slot, microseconds
+from stepfold.projections.state import Run, Slot, decided_config, microseconds
 
 
 def profile(run: Run, given: Any, head: Head) -> v.Decided:
@@ -70,7 +70,7 @@ def completed(run: Run, given: Any, head: Head) -> v.Decided:
 
 def retry(run: Run, given: v.ModelErred, head: Head) -> v.Decided:
     """The next attempt, and how long until then."""
-    delay = delay_of(run.config.retry, run.attempt, given.retry_after, run.call_id)
+    delay = delay_of(decided_config(run).retry, run.attempt, given.retry_after, run.call_id)
     return v.RetryScheduled(*head, call_id=run.call_id, attempt=run.attempt + 1, delay=delay, why=given.error)
 
 

@@ -15,8 +15,8 @@ from stepfold.engine.core.profile import PROFILES
 from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred, ToolReturned
 from stepfold.projections.evidence import unmet
 from stepfold.projections.fold_goal import checks_of, config_of
-from stepfold.projections.fold_repeats import rounds_of
-from stepfold.projections.state import Run
+from stepfold.projections.fold_repeats import guards_of, rounds_of
+from stepfold.projections.state import Run, decided_config
 
 
 def observation_pending(run: Run, given: Any) -> bool:
@@ -90,7 +90,7 @@ def retryable(run: Run, given: Any) -> bool:
     error = run.model_landed
     if not isinstance(error, ModelErred) or not error.retryable:
         return False
-    return run.attempt + 1 < run.config.retry.attempts
+    return run.attempt + 1 < decided_config(run).retry.attempts
 
 
 def action_repeats(run: Run, given: Any) -> bool:
@@ -233,7 +233,7 @@ def cycle_repeats(run: Run, given: Any) -> bool:
     steps were gone: no step was like the one before it, so no other guard saw it. Results count, so
     paging through a file is no cycle.
     """
-    threshold = config_of(run).guards.cycle
+    threshold = guards_of(run).cycle
     return threshold > 0 and rounds_of(run.goal) >= threshold
 
 
@@ -243,7 +243,7 @@ def rejection_repeats(run: Run, given: Any) -> bool:
     Earned by small models at temperature 0: a rejected reply and its repair lead to the very same
     reply, step after step, and each costs a whole prompt.
     """
-    threshold = config_of(run).guards.rejection
+    threshold = guards_of(run).rejection
     return threshold > 0 and run.goal.rejections >= threshold
 
 
@@ -254,5 +254,5 @@ def failure_repeats(run: Run, given: Any) -> bool:
     that was not there: no two steps in a row were alike. A call that changed the project and went well
     begins the count anew, for then trying again makes sense.
     """
-    threshold = config_of(run).guards.failure
+    threshold = guards_of(run).failure
     return threshold > 0 and any(count >= threshold for _, count in run.goal.failures.values())

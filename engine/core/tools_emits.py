@@ -21,7 +21,7 @@ from stepfold.projections.fold_calls import child_id, next_slot, row_text
 from stepfold.projections.fold_hooks import request_change
 from stepfold.projections.harness_settings import config_of
 from stepfold.projections.prompt import harness_request_digest
-from stepfold.projections.state import Run, Slot, microseconds
+from stepfold.projections.state import Run, Slot, decided_config, microseconds
 
 
 def hook(name: str) -> Emit:
@@ -102,7 +102,7 @@ def ask(run: Run, given: Any, head: Head) -> v.Decided:
 def retry(run: Run, given: v.ModelErred, head: Head) -> v.Decided:
     """The next attempt, and how long until then."""
     hint = given.retry_after or hint_in(given.detail)
-    delay = delay_of(run.config.retry, run.attempt, hint, run.call_id)
+    delay = delay_of(decided_config(run).retry, run.attempt, hint, run.call_id)
     return v.RetryScheduled(*head, call_id=run.call_id, attempt=run.attempt + 1, delay=delay, why=given.error)
 
 

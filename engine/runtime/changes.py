@@ -10,7 +10,15 @@ import msgspec
 from msgspec.structs import replace
 
 from stepfold.engine.core.profile import PROFILES
-from stepfold.events.configuration import Config, GoalConfig, Rule, config_from_json, is_threshold
+from stepfold.events.configuration import (
+    NO_GUARDS,
+    Config,
+    GoalConfig,
+    ImportedConfig,
+    Rule,
+    config_from_json,
+    is_threshold,
+)
 
 
 class ChangeError(ValueError):
@@ -85,6 +93,11 @@ TOOLS_KEYS: dict[str, Callable[[Any, Any], Any]] = {
 }
 """What a tool-calling run's configuration may be changed in."""
 
+IMPORTED_KEYS = {
+    name: GOAL_KEYS[name] for name in ("loop.max_steps", "guards.cycle", "guards.rejection", "guards.failure")
+}
+"""What can be asked of an imported run: its replies and results are known, and nothing else of its loop."""
+
 
 POSITIVE = ("max_steps", "context_window", "model_request_timeout", "max_model_calls", "wall_clock")
 """Fields that make no sense at 0 or below."""
@@ -92,23 +105,32 @@ POSITIVE = ("max_steps", "context_window", "model_request_timeout", "max_model_c
 
 def changed(config: Config, settings: Iterable[str]) -> Config:
     """A configuration with `KEY=VALUE` settings applied, values in TOML. Raises ChangeError."""
-    keys = GOAL_KEYS if isinstance(config, GoalConfig) else TOOLS_KEYS
+    loop, keys = _keys_of(config)
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise ChangeError(f"--set {setting!r}: write KEY=VALUE")
         change = keys.get(key)
         if change is None:
-            raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {_meant(key, config)}")
+            raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {_meant(key, loop, keys)}")
         config = _checked(change(config, _value(text)), setting)
     return config
 
 
-def _meant(key: str, config: Config) -> str:
-    keys, others = (GOAL_KEYS, TOOLS_KEYS) if isinstance(config, GoalConfig) else (TOOLS_KEYS, GOAL_KEYS)
-    if key in others:
-        loop = "goal" if keys is GOAL_KEYS else "tool-calling"
-        return f"this is a {loop} run, which knows: {', '.join(keys)}"
+def _keys_of(config: Config) -> tuple[str, dict[str, Callable[[Any, Any], Any]]]:
+    """What kind of run it is, and what may be changed in it."""
+    match config:
+        case GoalConfig():
+            return "a goal", GOAL_KEYS
+        case ImportedConfig():
+            return "an imported", IMPORTED_KEYS
+        case _:
+            return "a tool-calling", TOOLS_KEYS
+
+
+def _meant(key: str, loop: str, keys: dict[str, Callable[[Any, Any], Any]]) -> str:
+    if key in GOAL_KEYS or key in TOOLS_KEYS:
+        return f"this is {loop} run, which knows: {', '.join(keys)}"
     # `max_steps` is near to `loop.max_steps`, although only half of the letters agree.
     near = [known for known in keys if known.rpartition(".")[2] == key] or difflib.get_close_matches(
         key, keys, n=1, cutoff=0.5
@@ -133,7 +155,8 @@ def _checked(config: Config, setting: str) -> Config:
         value = getattr(read, name, None)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ChangeError(f"--set {setting!r}: must be more than 0")
-    if isinstance(read, GoalConfig) and not all(map(is_threshold, read.guards.thresholds.values())):
+    guards = read.guards if isinstance(read, GoalConfig | ImportedConfig) else NO_GUARDS
+    if not all(map(is_threshold, guards.thresholds.values())):
         raise ChangeError(f"--set {setting!r}: must be 2 or more, or 0 to turn it off")
     profile = getattr(read, "profile", "")
     if profile and profile not in PROFILES:

@@ -29,7 +29,7 @@ from stepfold.projections.fold_hooks import (
     request_change,
 )
 from stepfold.projections.fold_tools import answer_of
-from stepfold.projections.state import Run, Slot
+from stepfold.projections.state import Run, Slot, decided_config
 
 
 async def call_hook(middleware: Middleware, effect: CallHook, run: Run, context: RunContext) -> HookReturned:
@@ -139,7 +139,7 @@ def _first_model(run: Run) -> str:
 
 
 def _max_tokens(run: Run) -> int | None:
-    return run.harness.wide or run.config.generation.max_tokens
+    return run.harness.wide or decided_config(run).generation.max_tokens
 
 
 def _slot(run: Run) -> Slot:

@@ -6,6 +6,7 @@ from msgspec import Struct
 from stepfold.engine.runtime.drive import settle
 from stepfold.engine.runtime.live import LiveEffects, runs_once
 from stepfold.engine.runtime.run_log import RunLog
+from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import Log
 from stepfold.events.reconcile import NOTHING, Repair
 from stepfold.events.vocabulary import BLANK, EffectLost, LogRepaired, Observed, RunReopened, UserAnswered
@@ -49,7 +50,11 @@ def reopen(log: Log, out: RunLog) -> Reopened:
 
 
 def refuse_ended(run: Run) -> None:
-    """Raises CannotResume for a run that has ended, with what it ended in."""
+    """Raises CannotResume for a run that has ended, with what it ended in, or that is another program's."""
+    if isinstance(run.config, ImportedConfig):
+        raise CannotResume(
+            f"run {run.run_id} was imported from {run.config.format}: its loop is another program's"
+        )
     if run.status and not run.due:
         raise CannotResume(
             f"run {run.run_id} has ended ({run.status}): start a new one, or look with `stepfold show`"

@@ -19,6 +19,7 @@ from msgspec import Struct
 from stepfold.engine.core.own_guards import MissingGuard
 from stepfold.engine.runtime.drive import drive
 from stepfold.events.codec import encode
+from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import (
     NO_EVENT,
     WHAT_TO_DO,
@@ -65,6 +66,8 @@ class Replay(Struct, frozen=True):
     was recorded and the one that fires now, each None where there is no decision on that side.
     `engine` is there where another version of the engine made the log, and may have decided otherwise;
     `damaged` where a line was changed after it was written: then the log differs, not the engine.
+    `imported` names the format of a run that another program's loop decided: nothing of it can be
+    regenerated, so it is never `identical`.
     """
 
     trace: str
@@ -82,6 +85,7 @@ class Replay(Struct, frozen=True):
     torn_bytes: int = 0
     unknown_kinds: int = 0
     damaged: dict[str, Any] | None = None
+    imported: str = ""
     engine: dict[str, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -94,9 +98,8 @@ class Replay(Struct, frozen=True):
                 fields.append("row")
             case _:
                 fields = ["trace", "verdict", "line", "why"]
-        fields += [
-            name for name in ("torn_bytes", "unknown_kinds", "damaged", "engine") if getattr(self, name)
-        ]
+        optional = ("torn_bytes", "unknown_kinds", "damaged", "imported", "engine")
+        fields += [name for name in optional if getattr(self, name)]
         return {name: getattr(self, name) for name in fields}
 
 
@@ -306,6 +309,12 @@ def regenerate(records: Iterable[Recorded]) -> tuple[AnyEvent, ...]:
     return tuple(regenerated.events)
 
 
+NOT_OURS = (
+    "another program's loop decided it, so there is nothing to regenerate; "
+    "`stepfold log RUN --verify` tells whether it is as it was imported"
+)
+
+
 class _Watched:
     """A trace on its way to be verified, a line at a time: what was torn, what was changed, who made it."""
 
@@ -314,11 +323,14 @@ class _Watched:
         self._records = damaged_records_of(path, self._torn)
         self.damaged: dict[str, Any] | None = None
         self.engine: dict[str, str] | None = None
+        self.imported = ""
 
     def __iter__(self) -> Iterator[Recorded]:
         for record in self._records:
             if isinstance(record.event, RunStarted):
                 self._compare_engines(record.event.engine)
+                config = record.event.config
+                self.imported = config.format if isinstance(config, ImportedConfig) else ""
             if record.damage and self.damaged is None:
                 seq = record.event.seq
                 self.damaged = {"seq": seq, "line": seq + 1, "why": record.damage}
@@ -382,6 +394,14 @@ def _verdict(trace: str, watched: _Watched) -> Replay:
         return Replay(trace, "unreadable", line=damaged["line"], why=why, damaged=damaged)
     if not count:
         return Replay(trace, "unreadable", why=NO_EVENT)
+    if watched.imported:
+        return Replay(
+            trace,
+            "unreadable",
+            line=1,
+            why=f"imported from {watched.imported}: {NOT_OURS}",
+            imported=watched.imported,
+        )
     return Replay(
         trace, "identical", events=count, torn_bytes=watched.torn_bytes, unknown_kinds=run.unknown_kinds
     )

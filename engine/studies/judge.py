@@ -12,15 +12,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepfold.engine.core.guards import cycle_repeats, failure_repeats, rejection_repeats
 from stepfold.engine.runtime.changes import changed
 from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.replay import batch_at, run_to_end
 from stepfold.events.codec import encode
+from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import Recorded
-from stepfold.events.vocabulary import AnyEvent, GuardTripped, LimitReached, RunStarted, Unknown
+from stepfold.events.vocabulary import AnyEvent, GuardTripped, LimitReached, ModelReplied, RunStarted, Unknown
 from stepfold.projections.outcome import STATUSES
-from stepfold.projections.run import fold
+from stepfold.projections.run import evolve, fold
 from stepfold.projections.state import Run
+
+IMPORTED_GUARDS = (cycle_repeats, rejection_repeats, failure_repeats)
+"""The guards that ask nothing but replies and results, so that they can be asked of any program's run."""
 
 
 class Ending(Struct, frozen=True):
@@ -133,6 +138,8 @@ def judge(records: Sequence[Recorded], settings: Iterable[str]) -> Judgement:
     """How a recorded run would end under changed settings (`KEY=VALUE`). Raises ChangeError."""
     was = fold(record.event for record in records)
     recorded = Ending(_finish(was), was.step)
+    if was.loop == "imported":
+        return _judge_imported(records, tuple(settings), was.run_id, recorded)
     what_if = _WhatIf(records, settings)
     run = Run()
     try:
@@ -144,6 +151,29 @@ def judge(records: Sequence[Recorded], settings: Iterable[str]) -> Judgement:
     if what_if.seq < 0:
         return Judgement(was.run_id, recorded, replace(recorded, guard=what_if.guard))
     return Judgement(was.run_id, recorded, Ending(_finish(run), run.step, what_if.guard), what_if.seq)
+
+
+def _judge_imported(
+    records: Sequence[Recorded], settings: tuple[str, ...], run_id: str, recorded: Ending
+) -> Judgement:
+    """The first place where a guard or the cap would have ended a run whose loop was another program's.
+
+    What its own loop would have done under other settings can't be known, and is not asked.
+    """
+    run = Run()
+    for record in records:
+        event = record.event
+        if isinstance(event, RunStarted):
+            event = replace(event, config=changed(event.config, settings))
+        cap = run.config.max_steps if isinstance(run.config, ImportedConfig) else None
+        if cap and isinstance(event, ModelReplied) and run.step >= cap:
+            would = Ending(STATUSES["step_cap"], run.step, "steps_spent")
+            return Judgement(run_id, recorded, would, event.seq)
+        evolve(run, event)
+        tripped = next((guard.__name__ for guard in IMPORTED_GUARDS if guard(run, None)), "")
+        if tripped:
+            return Judgement(run_id, recorded, Ending(STATUSES["failed"], run.step, tripped), event.seq + 1)
+    return Judgement(run_id, recorded, recorded)
 
 
 def _finish(run: Run) -> str:

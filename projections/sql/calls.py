@@ -7,9 +7,9 @@ MODEL_CALLS = View(
     "One row a logical model call, whatever its retries.",
     {
         "run_id": "The run.",
-        "seq": "Place of its start in the run.",
+        "seq": "Place of its start in the run; in an imported run that of its reply.",
         "step": "The step.",
-        "call_id": "The call.",
+        "call_id": "The call; NULL in an imported run.",
         "model": "The model that was asked last: the fallback, if there was one.",
         "started": "When it was asked, UTC.",
         "seconds": "From the start to the last landing, backoff included; NULL while nothing has landed.",
@@ -48,6 +48,10 @@ MODEL_CALLS = View(
         WHERE kind = 'FallbackSelected' GROUP BY ALL
     ) AS fallback ON fallback.run_id = started.run_id AND fallback.opened = started.seq
     WHERE started.kind = 'ModelStarted'
+    UNION ALL
+    SELECT run_id, seq, step, NULL, served_by, ts, NULL, 1, 'completed', NULL, NULL, input_tokens,
+        output_tokens, estimated, NULL, finish_reason, text, nullif(reasoning, ''), NULL
+    FROM recorded.replies WHERE imported
     """,
 )
 
@@ -73,10 +77,11 @@ TOOL_CALLS = View(
     """
     WITH calls AS (
         SELECT * FROM recorded.log
-        WHERE kind IN ('ToolStarted', 'ToolRejected', 'ToolArgumentsRejected', 'ToolSkipped')
+        WHERE kind IN ('ToolStarted', 'ToolRejected', 'ToolArgumentsRejected', 'ToolSkipped', 'ToolCalled')
             OR (kind = 'UnknownToolCalled' AND recovery NOT LIKE 'rewrite%')
         QUALIFY row_number() OVER (
-            PARTITION BY run_id, step, call_id ORDER BY kind <> 'ToolStarted', kind = 'ToolSkipped', seq
+            PARTITION BY run_id, step, coalesce(answer_key, call_id)
+            ORDER BY kind <> 'ToolStarted', kind = 'ToolSkipped', seq
         ) = 1
     ), wrote AS (
         SELECT calls.*, coalesce(actions.written, written_calls.written) AS written, actions.name AS action
@@ -93,7 +98,12 @@ TOOL_CALLS = View(
             WHEN action = 'capability_call' THEN coalesce(written::JSON->'arguments', written::JSON)
             ELSE written::JSON END,
         written, wrote.ts, date_diff('microseconds', wrote.ts, landings.ts) / 1e6,
-        CASE wrote.kind WHEN 'ToolStarted' THEN CASE
+        CASE wrote.kind WHEN 'ToolCalled' THEN CASE
+                WHEN refused.error IS NOT NULL THEN 'rejected'
+                WHEN landings.kind IS NULL THEN 'unfinished'
+                WHEN coalesce(landings.error, '') <> '' THEN 'error'
+                ELSE 'completed' END
+            WHEN 'ToolStarted' THEN CASE
                 WHEN closings.kind = 'ToolFailed' THEN 'failed'
                 WHEN closings.kind IS NULL THEN 'unfinished'
                 WHEN coalesce(closings.error, '') <> '' THEN 'error'
@@ -101,13 +111,19 @@ TOOL_CALLS = View(
             WHEN 'ToolSkipped' THEN 'skipped' ELSE 'rejected' END,
         CASE wrote.kind WHEN 'ToolStarted' THEN nullif(closings.error, '') WHEN 'ToolRejected' THEN wrote.hop
             WHEN 'UnknownToolCalled' THEN 'unknown_tool' WHEN 'ToolArgumentsRejected' THEN 'arguments'
+            WHEN 'ToolCalled' THEN coalesce(refused.error, nullif(landings.error, ''))
             ELSE wrote.why END,
-        coalesce(landings.detail, wrote.reason), landings.content, closings.output_bytes
+        coalesce(landings.detail, wrote.reason, refused.detail), landings.content, closings.output_bytes
     FROM wrote
     LEFT JOIN recorded.landings AS landings
         ON landings.run_id = wrote.run_id AND landings.opened = wrote.seq
     LEFT JOIN recorded.closings AS closings
         ON closings.run_id = wrote.run_id AND closings.opened = wrote.seq
+    LEFT JOIN (
+        SELECT run_id, step, call_id, any_value(error) AS error, any_value(detail) AS detail
+        FROM recorded.log WHERE kind = 'RejectionRecorded' AND subject = 'call' GROUP BY ALL
+    ) AS refused ON refused.run_id = wrote.run_id AND refused.step = wrote.step
+        AND refused.call_id = wrote.call_id AND wrote.kind = 'ToolCalled'
     """,
 )
 

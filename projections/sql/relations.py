@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+<<<<<<< HEAD
 from stepfold.projections.sql import packs
+=======
+from stepfold.events.vocabulary import NO_TIME
+>>>>>>> import
 from stepfold.projections.sql.columns import column_name, columns
 from stepfold.projections.sql.repair import Broken, repaired
 from stepfold.projections.sql.shared import RELATIONS, View
@@ -228,7 +232,9 @@ def _reading(files: list[Path], longest: int) -> str:
     listed = ", ".join(quoted(str(file)) for file in files)
     shape = "{" + ", ".join(f'"{field}":"{kind}"' for field, kind in columns().items()) + "}"
     fields = ", ".join(
-        f'try_cast(event."{field}" AS TIMESTAMP) AS ts' if field == "ts" else f'event."{field}"'
+        f"nullif(try_cast(event.ts AS TIMESTAMP), TIMESTAMP '{NO_TIME}') AS ts"
+        if field == "ts"
+        else f'event."{field}"'
         for field in columns()
     )
     return (

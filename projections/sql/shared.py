@@ -22,9 +22,9 @@ RELATIONS = (
     (
         "starts",
         """
-        SELECT run_id, seq AS opened, step, ts, left(kind, -7) AS family,
-            coalesce(check_id, call_id) AS call_id, coalesce(nullif(key, ''), call_id) AS pair
-        FROM recorded.log WHERE kind IN ('ModelStarted', 'ToolStarted', 'CheckStarted')
+        SELECT run_id, seq AS opened, step, ts, regexp_extract(kind, '^(Model|Tool|Check)', 1) AS family,
+            coalesce(check_id, call_id) AS call_id, coalesce(answer_key, nullif(key, ''), call_id) AS pair
+        FROM recorded.log WHERE kind IN ('ModelStarted', 'ToolStarted', 'CheckStarted', 'ToolCalled')
         """,
     ),
     (
@@ -76,11 +76,12 @@ RELATIONS = (
             SELECT run_id, key AS of_reply, string_agg(text, '' ORDER BY seq) AS streamed_text
             FROM recorded.log WHERE kind = 'ModelDelta' GROUP BY ALL
         )
-        SELECT log.run_id, log.seq, log.step, log.ts, {CALL_ID} AS call_id, log.tool_calls,
+        SELECT log.run_id, log.seq, log.step, log.ts, nullif({CALL_ID}, '') AS call_id, log.tool_calls,
             coalesce(nullif(log.text, ''), pieces.streamed_text, '') AS text, log.model AS served_by,
             coalesce(log.input_tokens, 0) AS input_tokens, coalesce(log.output_tokens, 0) AS output_tokens,
             coalesce(log.estimated, false) AS estimated, coalesce(log.cache, '') AS cache,
-            coalesce(log.reasoning, '') AS reasoning, coalesce(log.finish_reason, '') AS finish_reason
+            coalesce(log.reasoning, '') AS reasoning, coalesce(log.finish_reason, '') AS finish_reason,
+            coalesce(log.key, '') = '' AS imported
         FROM recorded.log AS log LEFT JOIN pieces ON log.run_id = pieces.run_id AND log.key = pieces.of_reply
         WHERE log.kind = 'ModelReplied'
         """,
@@ -90,6 +91,8 @@ RELATIONS = (
         "asked",
         """
         SELECT run_id, seq, step, model FROM recorded.log WHERE kind IN ('ModelStarted', 'FallbackSelected')
+        UNION ALL
+        SELECT run_id, seq - 1, step, served_by FROM recorded.replies WHERE imported
         """,
     ),
     # Each action with its arguments as the model wrote them: the span counts characters from 0.

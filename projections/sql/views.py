@@ -8,7 +8,7 @@ RUNS = View(
     "One row a run, however it ended.",
     {
         "run_id": "The run's id, the name of its file.",
-        "loop": "goal (the strict loop) or tools (the tool-calling loop).",
+        "loop": "goal (the strict loop), tools (the tool-calling loop) or imported (another program's).",
         "parent": "The run that started this one; NULL for a root.",
         "goal": "The goal; for the tools loop the first user message.",
         "model": "The model the run was configured with, else the first that was asked.",
@@ -18,7 +18,7 @@ RUNS = View(
         "finish": "completed, missing_evidence, awaiting_user, cancelled or failed; NULL while unfinished.",
         "status": "Like finish, and step_cap, paused, unfinished.",
         "steps": "The last step.",
-        "actions": "Replies that were an action; in the tools loop the tools started.",
+        "actions": "Replies that were an action; in the other loops the tools called.",
         "rejected": "Replies that were no action; in the tools loop calls refused for name or arguments.",
         "input_tokens": "Tokens of all prompts; replies from the cache are not counted.",
         "output_tokens": "Tokens of all replies; those from the cache are not counted.",
@@ -38,9 +38,9 @@ RUNS = View(
     ), totals AS (
         SELECT run_id, min(ts) AS started, arg_max(ts, seq) AS ended, max(step) AS steps, count(*) AS events,
             count(*) FILTER (kind = 'ActionParsed') AS parsed,
-            count(*) FILTER (kind = 'ToolStarted') AS tools_started,
-            count(*) FILTER (kind IN ('ActionRejected', 'ToolArgumentsRejected', 'UnknownToolCalled'))
-                AS rejected,
+            count(*) FILTER (kind IN ('ToolStarted', 'ToolCalled')) AS tools_started,
+            count(*) FILTER (kind IN ('ActionRejected', 'ToolArgumentsRejected', 'UnknownToolCalled',
+                'RejectionRecorded')) AS rejected,
             coalesce(sum(input_tokens) FILTER (kind = 'ModelReplied' AND coalesce(cache, '') <> 'hit'), 0)
                 AS input_tokens,
             coalesce(sum(output_tokens) FILTER (kind = 'ModelReplied' AND coalesce(cache, '') <> 'hit'), 0)
@@ -54,9 +54,11 @@ RUNS = View(
             WHEN 'RunCompleted' THEN 'completed'
             WHEN 'RunFailed' THEN if(lower(error) = 'cancelled', 'cancelled', 'failed')
             WHEN 'RunPaused' THEN 'paused'
+            WHEN 'TraceEnded' THEN nullif(status->>'$', '')
             ELSE 'unfinished' END AS status
         FROM recorded.log
-        WHERE kind IN ('RunFinished', 'RunResumed', 'RunCompleted', 'RunFailed', 'RunPaused')
+        WHERE kind IN ('RunFinished', 'RunResumed', 'RunCompleted', 'RunFailed', 'RunPaused',
+                'TraceEnded')
             OR (kind = 'GuardTripped' AND guard = 'steps_spent')
             OR (kind = 'Steered' AND command = 'resume' AND accepted)
         QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY seq DESC) = 1
@@ -66,7 +68,7 @@ RUNS = View(
         coalesce(nullif(config->>'model', ''), asked, config->>'$.models[0].name'), engine, started, ended,
         CASE WHEN status = 'step_cap' THEN 'missing_evidence'
             WHEN status NOT IN ('paused', 'unfinished') THEN status END,
-        coalesce(status, 'unfinished'), steps, if((config->>'loop') = 'tools', tools_started, parsed),
+        coalesce(status, 'unfinished'), steps, if((config->>'loop') = 'goal', parsed, tools_started),
         rejected, input_tokens, output_tokens, events, source, source_seq
     FROM totals LEFT JOIN opened USING (run_id) LEFT JOIN asked_for USING (run_id)
     LEFT JOIN last_turn USING (run_id)
@@ -101,7 +103,7 @@ STEPS = View(
         "ended": "Time of its last event, UTC.",
         "seconds": "From the first event to the last.",
         "model": "The model that was asked last.",
-        "outcome": "action, rejected, replied (tools loop), failed (no reply) or unfinished.",
+        "outcome": "action, rejected, replied (tools loop, imported), failed (no reply) or unfinished.",
         "action": "The action's name; NULL for a reply that was none.",
         "call_id": "The call of the action or of the rejected reply.",
         "arguments": "The action's arguments as the model wrote them.",
@@ -117,14 +119,18 @@ STEPS = View(
     """
     WITH totals AS (
         SELECT run_id, step, min(ts) AS started, max(ts) AS ended, count(*) AS events,
-            arg_max(model, seq) FILTER (kind IN ('ModelStarted', 'FallbackSelected')) AS model,
+            arg_max(model, seq) FILTER (kind IN ('ModelStarted', 'FallbackSelected')
+                OR (kind = 'ModelReplied' AND key IS NULL)) AS model,
             arg_max(call_id, seq) FILTER (kind IN ('ActionParsed', 'ActionRejected')) AS call_id,
-            arg_max(error, seq) FILTER (kind IN ('ActionRejected', 'ModelFailed')) AS error,
-            bool_or(kind = 'ActionParsed') AS parsed, bool_or(kind = 'ActionRejected') AS rejected,
-            bool_or(kind = 'ModelFailed') AS failed, bool_or(kind = 'ModelCompleted') AS completed,
+            arg_max(error, seq) FILTER (kind IN ('ActionRejected', 'ModelFailed', 'RejectionRecorded'))
+                AS error,
+            bool_or(kind = 'ActionParsed') AS parsed,
+            bool_or(kind IN ('ActionRejected', 'RejectionRecorded')) AS rejected,
+            bool_or(kind = 'ModelFailed') AS failed,
+            bool_or(kind = 'ModelCompleted' OR (kind = 'ModelReplied' AND key IS NULL)) AS completed,
             arg_max(tokens, seq) FILTER (kind = 'ContextBuilt') AS context_tokens,
             coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,
-            count(*) FILTER (kind = 'ToolStarted') AS tools,
+            count(*) FILTER (kind IN ('ToolStarted', 'ToolCalled')) AS tools,
             arg_max(guard, seq) FILTER (kind = 'GuardTripped') AS guard
         FROM recorded.log WHERE step > 0 GROUP BY run_id, step
     ), said AS (
@@ -161,11 +167,11 @@ REJECTIONS = View(
     SELECT said_no.run_id, said_no.seq, said_no.step, said_no.ts, asked.model,
         CASE said_no.kind WHEN 'ActionRejected' THEN 'reply' WHEN 'ToolRejected' THEN 'call'
             WHEN 'UnknownToolCalled' THEN 'tool' WHEN 'ToolArgumentsRejected' THEN 'arguments'
-            ELSE 'finish' END,
+            WHEN 'RejectionRecorded' THEN subject ELSE 'finish' END,
         said_no.call_id, said_no.name,
-        CASE said_no.kind WHEN 'ActionRejected' THEN said_no.error WHEN 'ToolRejected' THEN said_no.hop
-            WHEN 'UnknownToolCalled' THEN 'unknown_tool' WHEN 'ToolArgumentsRejected' THEN 'arguments'
-            ELSE 'unmet' END,
+        CASE said_no.kind WHEN 'ActionRejected' THEN said_no.error WHEN 'RejectionRecorded' THEN said_no.error
+            WHEN 'ToolRejected' THEN said_no.hop WHEN 'UnknownToolCalled' THEN 'unknown_tool'
+            WHEN 'ToolArgumentsRejected' THEN 'arguments' ELSE 'unmet' END,
         coalesce(said_no.detail, said_no.reason, said_no.recovery,
             array_to_string(said_no.unmet->>'$[*]', ', ')),
         replies.text
@@ -174,7 +180,8 @@ REJECTIONS = View(
     ASOF LEFT JOIN recorded.replies AS replies
         ON said_no.run_id = replies.run_id AND said_no.seq > replies.seq
     WHERE said_no.kind IN
-        ('ActionRejected', 'ToolRejected', 'UnknownToolCalled', 'ToolArgumentsRejected', 'FinishRejected')
+        ('ActionRejected', 'ToolRejected', 'UnknownToolCalled', 'ToolArgumentsRejected', 'FinishRejected',
+            'RejectionRecorded')
     """,
 )
 
@@ -229,8 +236,14 @@ MESSAGES = View(
         SELECT run_id, seq, 0, step, ts, 'tool', call_id, content, NULL
         FROM recorded.answers WHERE kind = 'ToolReturned'
         UNION ALL
+        SELECT run_id, seq, 0, step, ts, 'tool', call_id, content, NULL
+        FROM recorded.log WHERE kind = 'ToolReturned' AND key IS NULL
+        UNION ALL
         SELECT run_id, seq, 0, step, ts, 'user', NULL, text, NULL
         FROM recorded.log WHERE kind = 'UserAnswered'
+        UNION ALL
+        SELECT run_id, seq, 0, step, ts, "role", NULL, text, NULL
+        FROM recorded.log WHERE kind = 'MessageRecorded'
         UNION ALL
         SELECT run_id, seq, command.key::BIGINT, step, ts, 'user', NULL, command.value->>'text', NULL
         FROM recorded.log, json_each(commands) AS command

@@ -1,0 +1,1 @@
+"""Runs in other people's formats: ATIF, OpenTelemetry GenAI spans, OpenAI messages."""
