@@ -1,43 +1,3 @@
-<<<<<<< HEAD
-"""`stepfold export`: recorded runs in the formats of other tools."""
-
-import json
-from pathlib import Path
-
-import click
-
-from stepfold.engine.cli.output import note, say, store_folder
-
-
-@click.command(epilog="Example: stepfold export --parquet runs-parquet")
-@click.option(
-    "--parquet",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="A folder a view, partitioned by date and loop.",
-)
-@click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
-@click.option("--json", "for_machines", is_flag=True, help="JSON on stdout.")
-def export(parquet: Path, store: str | None, for_machines: bool) -> None:
-    """All runs of a store as Parquet, for any engine that reads it. DIR is written whole or not at all."""
-    from stepfold.projections.sql.export import export_parquet
-    from stepfold.projections.sql.relations import QueryError
-
-    folder = store_folder(store)
-    if not folder.is_dir():
-        raise click.UsageError(f"{folder}: no store here; name one with --store")
-    try:
-        done = export_parquet(folder, parquet)
-    except QueryError as error:
-        raise click.UsageError(str(error)) from error
-    if done.torn or done.unreadable:
-        note(f"{done.torn} broken lines and {len(done.unreadable)} unreadable files are left out")
-    if for_machines:
-        click.echo(json.dumps({"folder": str(parquet), "rows": done.rows, "torn": done.torn}))
-        return
-    say(f"wrote     {parquet}  {', '.join(f'{count} {name}' for name, count in done.rows.items())}")
-=======
 """`stepfold export`: runs in other people's formats."""
 
 import json
@@ -51,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import click
 
-from stepfold.engine.cli.output import note
+from stepfold.engine.cli.output import note, say, store_folder
 from stepfold.engine.cli.reading import located, read_noting
 from stepfold.engine.studies.exports.atif import trajectory
 from stepfold.engine.studies.exports.openai_messages import messages
@@ -64,21 +24,42 @@ SECONDS = 30
 
 
 @click.command(epilog="Example: stepfold export last --openai messages.json")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…")
+@click.argument("runs", nargs=-1, metavar="[RUN…]")
 @click.option("--atif", metavar="FILE", help="An ATIF 1.7 trajectory; with several runs an array of them.")
 @click.option("--otel", metavar="FILE|URL", help="OpenTelemetry GenAI spans, as OTLP JSON.")
 @click.option("--openai", metavar="FILE", help="OpenAI's chat messages; with several runs an array of lists.")
+@click.option(
+    "--parquet",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="All runs of the store, a folder a view, partitioned by date and loop.",
+)
 @click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
+@click.option("--json", "for_machines", is_flag=True, help="With --parquet: JSON on stdout.")
 def export(
-    runs: tuple[str, ...], atif: str | None, otel: str | None, openai: str | None, store: str | None
+    runs: tuple[str, ...],
+    atif: str | None,
+    otel: str | None,
+    openai: str | None,
+    parquet: Path | None,
+    store: str | None,
+    for_machines: bool,
 ) -> int:
     """Write each RUN in another format. RUN is an id, its start, `last`, or a trace file. FILE - is stdout.
+
+    --parquet takes the whole store, for any engine that reads it; DIR is written whole or not at all.
 
     Spans hold times, tokens and names, and no texts. An endpoint is that of OTLP over HTTP; its headers are
     read from OTEL_EXPORTER_OTLP_HEADERS.
     """
+    if not (atif or otel or openai or parquet):
+        raise click.UsageError("say what to write: --atif FILE, --otel FILE, --openai FILE or --parquet DIR")
+    if parquet is not None:
+        _write_parquet(parquet, store, runs, for_machines)
     if not (atif or otel or openai):
-        raise click.UsageError("say what to write: --atif FILE, --otel FILE or --openai FILE")
+        return 0
+    if not runs:
+        raise click.UsageError("name the runs: an id, its start, `last`, or a trace file")
     traces = [located(run, store)[0] for run in runs]
     if atif:
         _write(atif, _each(traces, trajectory))
@@ -92,6 +73,27 @@ def export(
         else:
             _write(otel, whole)
     return 0
+
+
+def _write_parquet(parquet: Path, store: str | None, runs: tuple[str, ...], for_machines: bool) -> None:
+    from stepfold.projections.sql.export import export_parquet
+    from stepfold.projections.sql.relations import QueryError
+
+    if runs:
+        raise click.UsageError("--parquet takes all runs of a store: name none")
+    folder = store_folder(store)
+    if not folder.is_dir():
+        raise click.UsageError(f"{folder}: no store here; name one with --store")
+    try:
+        done = export_parquet(folder, parquet)
+    except QueryError as error:
+        raise click.UsageError(str(error)) from error
+    if done.torn or done.unreadable:
+        note(f"{done.torn} broken lines and {len(done.unreadable)} unreadable files are left out")
+    if for_machines:
+        click.echo(json.dumps({"folder": str(parquet), "rows": done.rows, "torn": done.torn}))
+        return
+    say(f"wrote     {parquet}  {', '.join(f'{count} {name}' for name, count in done.rows.items())}")
 
 
 def _events(trace: Path) -> Events:
@@ -127,4 +129,3 @@ def _send(url: str, tree: Any) -> None:
             note(f"sent      {target} ({answer.status})")
     except (URLError, OSError) as error:
         raise click.UsageError(f"{target}: took no spans: {getattr(error, 'reason', error)}") from error
->>>>>>> import

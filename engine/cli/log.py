@@ -105,18 +105,3 @@ def _growing(trace: Path) -> Iterator[bytes]:
                 pending = b""
             elif not piece:
                 time.sleep(POLL_SECONDS)
-<<<<<<< HEAD
-=======
-
-
-class _Ending(msgspec.Struct):
-    kind: str = ""
-    status: str = ""
-    to: str = ""
-
-
-def _is_last(line: bytes) -> bool:
-    head = msgspec.json.decode(line, type=_Ending)
-    ended = head.kind == RunFinished.__name__ and head.status != "awaiting_user"
-    return ended or head.kind in {"RunCompleted", "RunFailed", "TraceEnded"} or head.to == "exhausted"
->>>>>>> import

@@ -28,10 +28,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("eval:evaluate", "A suite of tasks, run many times and judged by checks no model sees."),
     "fork": ("fork:fork", "Branch off a recorded run, and go on from there."),
     "sql": ("sql:sql", "Ask DuckDB about all runs of the store."),
-    "export": ("export:export", "Recorded runs in the formats of other tools."),
     "fuzz": ("fuzz:fuzz", "Search for what breaks your tools, the contract or the loop, and save it."),
     "import": ("imports:import_traces", "Take in other programs' traces as runs of the store."),
-    "export": ("export:export", "Runs in other formats: ATIF, OpenTelemetry spans, OpenAI messages."),
+    "export": ("export:export", "Runs in other formats: Parquet, ATIF, OpenTelemetry, OpenAI messages."),
     "diagram": ("diagram:diagram", "The state machine as Mermaid, drawn from the table that runs."),
     "doctor": (
         "doctor:doctor",

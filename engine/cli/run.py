@@ -153,6 +153,8 @@ _COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}
 def show_outcome(outcome: LoopOutcome) -> None:
     """What people read first: why did it end?"""
     word = outcome.status if outcome.status in OPEN else outcome.finish
+    say(f"{word:<9} {why(outcome)}", fg=_COLOURS.get(word, "yellow"), bold=True)
+    if outcome.summary and outcome.loop != "imported":
         say(f"summary   {outcome.summary}")
     usage = outcome.usage
     say(

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-<<<<<<< HEAD
-from stepfold.projections.sql import packs
-=======
 from stepfold.events.vocabulary import NO_TIME
->>>>>>> import
+from stepfold.projections.sql import packs
 from stepfold.projections.sql.columns import column_name, columns
 from stepfold.projections.sql.repair import Broken, repaired
 from stepfold.projections.sql.shared import RELATIONS, View
