@@ -43,7 +43,7 @@ def _texts(blocks: list[Any]) -> Iterator[str]:
     for block in blocks:
         if isinstance(block, str):
             yield block
-        elif isinstance(block, dict) and block.get("type", "text") in {"text", "input_text", "output_text"}:
+        elif isinstance(block, dict) and block.get("type", "text") in ("text", "input_text", "output_text"):
             yield text_of(block.get("text"))
 
 

@@ -290,6 +290,7 @@ def test_a_yes_is_typed_on_a_terminal_and_ctrl_c_is_none(asking: Project) -> Non
         person.sees("stopped")
         person.types("leave it\n")
         person.sees("never mind")
+        person.sees("> ")
         person.types("\x04")
         assert person.process.wait(SECONDS) == 0
 

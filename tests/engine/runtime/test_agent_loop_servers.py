@@ -117,3 +117,15 @@ def test_without_the_extra_the_run_goes_on_and_says_what_to_install(
 
     assert outcome.finish == "completed"
     assert "pip install 'stepfold[mcp]'" in of(events, ToolsListed)[0].error
+
+
+def test_the_servers_of_a_chat_are_there_in_every_turn(tmp_path: Path) -> None:
+    loop = loop_on(tmp_path, FINISH, FINISH, FINISH, checks=(), servers=(HOUSE,))
+
+    with loop.chat() as chat:
+        for words in ("hi", "ho", "ha"):
+            chat.say(words)
+
+    events = [record.event for record in read_log(loop.store.path_of(chat.run_id)).records]
+    listed = of(events, ToolsListed)
+    assert [(event.error, len(event.tools) > 5) for event in listed] == [("", True)] * 3
