@@ -94,10 +94,8 @@ def outcome(run: Run) -> LoopOutcome:
     """The outcome of a run as far as its log goes."""
     goal = run.goal
     status = run.status or "unfinished"
-    if run.loop == "tools":
-        return _of_tools(run, status)
-    if run.loop == "imported":
-        return _of_imported(run, status)
+    if run.loop in {"tools", "imported"}:
+        return _of_turns(run, status)
     return LoopOutcome(
         run_id=run.run_id,
         finish=STATUSES.get(status, "failed"),
@@ -117,29 +115,12 @@ def outcome(run: Run) -> LoopOutcome:
     )
 
 
-def _of_tools(run: Run, status: str) -> LoopOutcome:
-    """A tool-calling run in the same shape: its calls are the actions, its answer the summary."""
-    harness = run.harness
-    return LoopOutcome(
-        run_id=run.run_id,
-        finish=STATUSES.get(status, "failed"),
-        status=status,
-        steps=run.step,
-        actions=harness.tool_calls,
-        rejected=0,
-        summary=answer_of(run) if status == "completed" else "",
-        unmet=(),
-        evidence=(),
-        transcript="\n".join(_turn_lines(run)),
-        usage=run.usage,
-        error=run.fault,
-        detail=run.fault_detail,
-        loop="tools",
-    )
+def _of_turns(run: Run, status: str) -> LoopOutcome:
+    """A run without the strict contract, in the same shape: calls are its actions, its answer the summary.
 
-
-def _of_imported(run: Run, status: str) -> LoopOutcome:
-    """An imported run in the same shape; its summary is how its file says that it ended."""
+    The summary of an imported run is how its file says that it ended.
+    """
+    answer = answer_of(run) if run.loop == "tools" and status == "completed" else run.goal.summary
     return LoopOutcome(
         run_id=run.run_id,
         finish=STATUSES.get(status, "failed"),
@@ -147,14 +128,14 @@ def _of_imported(run: Run, status: str) -> LoopOutcome:
         steps=run.step,
         actions=run.harness.tool_calls,
         rejected=run.goal.rejected,
-        summary=run.goal.summary,
+        summary=answer,
         unmet=(),
         evidence=(),
         transcript="\n".join(_turn_lines(run)),
         usage=run.usage,
         error=run.fault,
         detail=run.fault_detail,
-        loop="imported",
+        loop=run.loop,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from stepfold.engine.cli.output import note, store_folder
 from stepfold.events.journal import NO_EVENT, LogError, Recorded, damaged_records_of
 from stepfold.events.store import Store, StoreError
-from stepfold.projections.run import evolve
+from stepfold.projections.run import fold
 from stepfold.projections.state import Run
 
 
@@ -54,9 +54,7 @@ def fold_noting(trace: Path) -> Run:
 
 
 def _folded(trace: Path, records: Iterator[Recorded]) -> Run:
-    run = Run()
-    for record in records:
-        evolve(run, record.event)
+    run = fold(record.event for record in records)
     if not run.seq:
         raise LogError(trace, NO_EVENT)
     return run

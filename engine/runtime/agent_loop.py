@@ -55,9 +55,9 @@ class AgentLoop:
     """Runs goals in a project, one strict action a step.
 
     `model` is a `Model` or what `--model` takes. Timeouts are in seconds, the window in tokens.
-    `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read there),
-    else those that the project shows. `store` is a folder
-    or an open `Store`; None means `.stepfold` in the project. `watch` is told of every event.
+    `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read
+    there), else those that the project shows. `store` is a folder or an open `Store`; None means
+    `.stepfold` in the project. `watch` is told of every event.
     `servers` are MCP servers, `tool_policy` judges capabilities by name, `web` says what `web.fetch`
     may reach once `network` opens it, `readable` are further folders that commands can read.
     """
@@ -319,12 +319,13 @@ class AgentLoop:
 
     async def _look_around(self, effects: LiveEffects) -> None:
         """What this life of the run finds: a sandbox, and the tools of the servers."""
-        effects.push(self.probed())
-        await self.open_servers(effects)
+        found = self.probed()
+        effects.push(found)
+        await self.open_servers(effects, found.backend)
 
-    async def open_servers(self, effects: LiveEffects) -> None:
+    async def open_servers(self, effects: LiveEffects, backend: str) -> None:
         """See `chat.Host`."""
-        for listed in await _listed(effects, probe(self._sandbox).backend):
+        for listed in await _listed(effects, backend):
             effects.push(listed)
 
 

@@ -37,7 +37,7 @@ class Host(Protocol):
         """Which sandbox there is now."""
         ...
 
-    async def open_servers(self, effects: LiveEffects) -> None:
+    async def open_servers(self, effects: LiveEffects, backend: str) -> None:
         """Start the servers of tools for one turn, and tell of what they list."""
         ...
 
@@ -61,6 +61,7 @@ class Chat:
         self._undo = undo
         self._opening: list[ObservedEvent] = []
         self._reopened: Reopened | None = None
+        self._backend = ""
         self.run = Run()
         self.run_id = effects.run_id
 
@@ -97,7 +98,7 @@ class Chat:
         start = RunStarted(*BLANK, config=self._host.chat_config(text), engine=version("stepfold"))
         self._log = self._open_log()
         self._log.begin()
-        for event in (start, self._host.probed(), *self._opening):
+        for event in (start, self._probed(), *self._opening):
             self._effects.push(event)
         return self._turn()
 
@@ -139,8 +140,14 @@ class Chat:
         """A chat that is only looked at stays as it was: its new life begins with what is done first."""
         if self._reopened is not None:
             push_reopening(self._effects, self._reopened)
-            self._effects.push(self._host.probed())
+            self._effects.push(self._probed())
             self._reopened = None
+
+    def _probed(self) -> SandboxProbed:
+        """What this life of the chat finds; the servers of each of its turns are started in it."""
+        found = self._host.probed()
+        self._backend = found.backend
+        return found
 
     def _turn(self) -> LoopOutcome:
         assert self._log is not None
@@ -152,7 +159,7 @@ class Chat:
         async def driven() -> None:
             with interrupts(self._effects):
                 try:
-                    await self._host.open_servers(self._effects)
+                    await self._host.open_servers(self._effects, self._backend)
                     await drive_to_the_end(self.run, self._effects, log, cancel)
                 finally:
                     await self._effects.close()

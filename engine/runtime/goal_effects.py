@@ -21,7 +21,7 @@ from stepfold.engine.contract.schemas import envelope_schema
 from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.live import Landing
-from stepfold.engine.runtime.undo import Undo
+from stepfold.engine.runtime.undo import KEEPS, Undo
 from stepfold.events.vocabulary import (
     BLANK,
     NULL,
@@ -36,7 +36,7 @@ from stepfold.events.vocabulary import (
 )
 from stepfold.projections.effects import AskApproval, AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.evidence import workspace_of
-from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.fold_goal import WORKER, checks_of, config_of
 from stepfold.projections.fold_shared import SERVER_PREFIX
 from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
@@ -100,9 +100,9 @@ class GoalEffects:
                 return self._remember(effect, run)
             case AskApproval():
                 return self._approve(effect)
-            case CallTool(name="fs.write" | "fs.patch") if config_of(run).chat:
+            case CallTool(name=name) if name in KEEPS and config_of(run).chat:
                 return self._change(effect, run)
-            case CallTool(name="worker_dispatch"):
+            case CallTool(name=name) if name == WORKER:
                 return self._dispatch(effect, run)
             case CallTool():
                 return self._call(effect, run)
@@ -117,21 +117,14 @@ class GoalEffects:
         if self._prompt is None and getattr(self._model, "reads_messages", True):
             self._prompt = GoalPrompt(config_of(run).generation)
         reply = self._model.reply(request_of(run, effect, self._prompt))
+        timeout = config_of(run).model_request_timeout
+        landing = _within(reply, timeout) if isawaitable(reply) else _as_text(reply)
         known = workspace_of(run.goal.evidence, run.goal.mutations)
-        if known:
-            return self._ask_and_look(reply, known, run)
-        if isawaitable(reply):
-            return _within(reply, config_of(run).model_request_timeout)
-        return _as_text(reply)
+        return self._and_look(landing, known, run) if known else landing
 
-    async def _ask_and_look(
-        self, reply: ModelReplied | ModelErred | Awaitable[ModelReplied | ModelErred], known: str, run: Run
-    ) -> Landing:
-        """Ask, and see whether the files are still those that were verified: the reply may be `finish`."""
-        if isawaitable(reply):
-            landed = await _within(reply, config_of(run).model_request_timeout)
-        else:
-            landed = _as_text(reply)
+    async def _and_look(self, landing: Landing | Awaitable[Landing], known: str, run: Run) -> Landing:
+        """With the reply, see whether the files are still those that were verified: it may be `finish`."""
+        landed = await landing if isawaitable(landing) else landing
         found = await fingerprint(self._context(run), self._store)
         if found != known:
             self._tell(WorkspaceChanged(*BLANK, workspace=found))

@@ -58,6 +58,21 @@ class Terminal:
     def types(self, text: str) -> None:
         os.write(self._screen, text.encode())
 
+    def presses(self, key: str, until: str) -> None:
+        """Press a key, again if need be: readline shows its prompt a moment before it hears a signal."""
+        deadline = time.monotonic() + SECONDS
+        while until not in self.shown:
+            assert time.monotonic() < deadline, (until, self.shown)
+            self.types(key)
+            self._reads_for(1.0, until)
+        _, _, self.shown = self.shown.partition(until)
+
+    def _reads_for(self, seconds: float, text: str) -> None:
+        end = time.monotonic() + seconds
+        while text not in self.shown and time.monotonic() < end:
+            if select.select([self._screen], [], [], 0.1)[0]:
+                self.shown += os.read(self._screen, 65536).decode("utf-8", "replace")
+
 
 @contextmanager
 def terminal(project: Project, model: str, *options: object) -> Iterator[Terminal]:
@@ -267,8 +282,7 @@ def test_ctrl_c_on_a_terminal_stops_the_turn_and_not_the_chat(project: Project) 
         person.types("and now?\n")
         person.sees("here")
         person.sees("> ")
-        person.types("\x03")
-        person.sees("/quit leaves the chat")
+        person.presses("\x03", until="/quit leaves the chat")
         person.types("/quit\n")
         person.sees("go on")
         assert person.process.wait(SECONDS) == 0
