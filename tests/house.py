@@ -16,6 +16,7 @@ from stepfold.engine.runtime.clock import Timestamps
 from stepfold.engine.runtime.drive import drive, settle
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.run_log import MemoryLog
+from stepfold.engine.testing.invariants import slots_of as slots_of
 from stepfold.events.chain import sealed_anew, unsealed
 from stepfold.events.codec import encode
 from stepfold.events.configuration import CheckSpec, GoalConfig, Manifest, Retry, Rule
@@ -35,7 +36,7 @@ from stepfold.events.vocabulary import (
 )
 from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.run import evolve, fold
-from stepfold.projections.state import Accumulator, Run
+from stepfold.projections.state import Run
 
 START = 1_700_000_000_000_000
 """The moment at which every run of the tests begins, in microseconds since 1970."""
@@ -299,15 +300,6 @@ def kinds(events: Sequence[AnyEvent]) -> list[str]:
 def of_kind(events: Sequence[AnyEvent], *names: str) -> list[Any]:
     """The events of these kinds, in order."""
     return [event for event in events if type(event).__name__ in names]
-
-
-def slots_of(value: Any) -> Any:
-    """All that an accumulator holds, as values that can be compared."""
-    if isinstance(value, Accumulator) or type(value).__name__ == "ConversationHistory":
-        return {name: slots_of(getattr(value, name)) for name in value.__slots__}
-    if isinstance(value, list):
-        return [slots_of(item) for item in value]
-    return value
 
 
 def prefixes(events: Sequence[AnyEvent]) -> Iterator[Run]:

@@ -12,6 +12,7 @@ import click
 from stepfold.engine.contract.envelope import Action, parse_action
 from stepfold.engine.contract.repair import repair_for
 from stepfold.engine.contract.schemas import TOP_LEVEL
+from stepfold.engine.contract.tool_lists import listed_tools
 from stepfold.engine.contract.validators import SchemaError, Validator, compile_schema
 
 _EPILOG = """\b
@@ -127,14 +128,9 @@ def _broken(file: str, number: int, why: str) -> Unreadable:
 
 def _tools(file: str) -> dict[str, Validator]:
     try:
-        listed = json.loads(Path(file).read_bytes().decode("utf-8"))
+        entries = listed_tools(Path(file).read_bytes(), file)
     except OSError as failure:
         raise Unreadable(f"{file}: {failure.strerror or failure}; name a file of tools") from None
-    except (ValueError, RecursionError) as failure:
-        raise Unreadable(f"{file}: not JSON ({failure}); write an array of tools") from None
-    entries = listed.get("tools") if isinstance(listed, dict) else listed
-    if not isinstance(entries, list) or not entries:
-        raise Unreadable(f'{file}: no tools; write an array of {{"name": ..., "schema": ...}}')
     return dict(_tool(file, number, entry) for number, entry in enumerate(entries, start=1))
 
 

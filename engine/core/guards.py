@@ -39,7 +39,7 @@ def own_guard_objects(run: Run, given: Any) -> bool:
     Earned by rules that only a project knows: a model that edits the lock file, or asks for the same
     record of a database for the hundredth time under another name.
     """
-    return bool(config_of(run).guards.own) and bool(objection(run)[0])
+    return bool(objection(run)[0])
 
 
 def steps_spent(run: Run, given: Any) -> bool:

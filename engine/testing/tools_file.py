@@ -7,26 +7,18 @@ from typing import Any
 import msgspec
 
 from stepfold.engine.contract.schemas import SchemaError, compile_schema
+from stepfold.engine.contract.tool_lists import ToolsError, listed_tools
 from stepfold.events.configuration import Manifest
 
 _SCHEMA_KEYS = ("schema", "parameters", "inputSchema", "input_schema")
 
 
-class ToolsError(ValueError):
-    """A file of tools that can't be used: which tool, and what is wrong with it."""
-
-
 def read_tools(path: str | Path) -> tuple[Manifest, ...]:
     """Read an array of tools, or `{"tools": […]}`. Raises ToolsError."""
     try:
-        listed = json.loads(Path(path).read_bytes().decode())
+        entries = listed_tools(Path(path).read_bytes(), str(path))
     except OSError as failure:
         raise ToolsError(f"{path}: {failure.strerror or failure}; name a file of tools") from None
-    except (ValueError, RecursionError) as failure:
-        raise ToolsError(f"{path}: not JSON ({failure}); write an array of tools") from None
-    entries = listed.get("tools") if isinstance(listed, dict) else listed
-    if not isinstance(entries, list) or not entries:
-        raise ToolsError(f'{path}: no tools; write an array of {{"name": ..., "schema": ...}}')
     try:
         return tuple(manifest_of(entry) for entry in entries)
     except (SchemaError, ToolsError, msgspec.ValidationError) as failure:
