@@ -45,7 +45,6 @@ GOVERNING = frozenset(
             "GOFLAGS",
             "GOROOT",
             "RUSTC",
-            "RUSTC_WRAPPER",
             "RUSTFLAGS",
         ),
         *(
@@ -92,11 +91,13 @@ _ASSIGNING = frozenset(
             "sudo",
             "doas",
             "wait",
-            "readarray",
         ),
     }
 )
 """Commands that assign what their words name."""
+
+_BEFORE_A_COMMAND = ("env", "sudo", "doas")
+"""Those whose assignments stand in front of a command, as in the shell itself."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[(?![0-9]+\]|[@*]\])[^]]*\]\+?=")
@@ -131,7 +132,7 @@ def governing_assignment(command: Command) -> str:
     name = program(command[front]) if front < len(command) else ""
     if name in _ASSIGNING:
         words = command
-        if name not in ("[", "test", "[[", "printf", "env", "sudo", "doas") and any(
+        if name not in ("[", "test", "[[", "printf", *_BEFORE_A_COMMAND) and any(
             word.opaque and not ASSIGNMENT.match(word.text) for word in command[front + 1 :]
         ):
             return "a computed name"
@@ -144,9 +145,9 @@ def governing_assignment(command: Command) -> str:
 
 def _named(text: str, name: str) -> list[str]:
     """The variables that a word names: of `env` whatever stands before its `=`, else every name in it."""
-    if name in ("env", "sudo", "doas"):
+    if name in _BEFORE_A_COMMAND:
         return [text.partition("=")[0]] if "=" in text else []
-    if name in ("", "[", "[[", "test") or name not in _ASSIGNING:
+    if name in ("[", "[[", "test") or name not in _ASSIGNING:
         return _NAME.findall(text.partition("=")[0]) if "=" in text else []
     return _NAME.findall(text.partition("=")[0]) + (_NAME.findall(text) if name == "let" else [])
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.paths import path_fault, protected_entry
-from stepfold.engine.capabilities.policy import judge, judge_name
+from stepfold.engine.capabilities.policy import Verdict, judge, judge_name
 from stepfold.engine.contract.schemas import compile_schema
 from stepfold.events.configuration import Manifest, Rule
 
@@ -96,7 +96,12 @@ def admit(
         or _schema(known, values, manifest)
         or _paths(known, values)
         or _tool_policy(known, tool_policy)
-        or _policy(known, values, policy, attended)
+    )
+    if refusal is not None:
+        return refusal
+    verdict = judge(values["command"], policy) if known == "shell.run" else Verdict(True)
+    refusal = (
+        _policy(known, verdict, attended)
         or _sandbox(known, sandbox, sandbox_required)
         or _network(manifest, network)
     )
@@ -107,8 +112,7 @@ def admit(
         return Refused(known, "arguments", "the arguments hold a number or a character that JSON can't carry")
     if known != name:
         notes = (f"name {name!r} read as {known!r}", *notes)
-    asks = judge(values["command"], policy).asks if known == "shell.run" and attended else ""
-    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=asks)
+    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=verdict.asks)
 
 
 def normal_name(name: str, manifests: Mapping[str, Manifest]) -> str | Refused:
@@ -186,10 +190,7 @@ def _paths(name: str, values: Mapping[str, Any]) -> Refused | None:
     return None
 
 
-def _policy(name: str, values: Mapping[str, Any], policy: Sequence[Rule], attended: bool) -> Refused | None:
-    if name != "shell.run":
-        return None
-    verdict = judge(values["command"], policy)
+def _policy(name: str, verdict: Verdict, attended: bool) -> Refused | None:
     if verdict.asks and not attended:
         reason = f"the rule {verdict.asks!r} leaves it to a person, and nobody is there: do it another way"
         return Refused(name, "approval", reason)

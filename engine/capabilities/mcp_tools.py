@@ -36,40 +36,41 @@ def manifests_of(
     left_out: list[str] = []
     for tool, description, schema in offered:
         name = f"{PREFIX}{server}.{tool}"
-        fault = _fault_of(tool, schema, taken, name)
+        fault, encoded = _fault_of(tool, schema, taken, name)
         if fault:
             left_out.append(f"{one_line(tool)[:64]!r}: {fault}")
             continue
         taken[name] = Manifest(
             name=name,
             description=one_line(description)[:DESCRIPTION_CHARACTERS] or f"A tool of the server {server}.",
-            schema=Raw(msgspec.json.encode(schema)),
+            schema=Raw(encoded),
             mutates=mutates,
             idempotency="once",
         )
     return tuple(taken.values()), tuple(left_out[:TOOLS_AT_MOST])
 
 
-def _fault_of(tool: str, schema: Any, taken: dict[str, Manifest], name: str) -> str:
+def _fault_of(tool: str, schema: Any, taken: dict[str, Manifest], name: str) -> tuple[str, bytes]:
+    """Why a tool can't be used, empty when it can, and then its schema as bytes."""
     if not _TOOL_NAME.fullmatch(tool):
-        return "a name of other characters than letters, digits, _ . -"
+        return "a name of other characters than letters, digits, _ . -", b""
     if name in taken:
-        return "offered twice"
+        return "offered twice", b""
     if len(taken) >= TOOLS_AT_MOST:
-        return f"more than {TOOLS_AT_MOST} tools"
+        return f"more than {TOOLS_AT_MOST} tools", b""
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        return "its arguments are no object"
+        return "its arguments are no object", b""
     try:
         encoded = msgspec.json.encode(schema)
         properties = schema.get("properties") or {}
         if len(encoded) > SCHEMA_BYTES:
-            return f"a schema of more than {SCHEMA_BYTES} bytes"
+            return f"a schema of more than {SCHEMA_BYTES} bytes", b""
         if not all(_PROPERTY_NAME.fullmatch(key) for key in properties):
-            return "arguments with names that are none"
+            return "arguments with names that are none", b""
         compile_schema(encoded)
     except (SchemaError, TypeError, ValueError, RecursionError, AttributeError):
-        return "a schema that doesn't compile"
-    return ""
+        return "a schema that doesn't compile", b""
+    return "", encoded
 
 
 def one_line(text: str) -> str:

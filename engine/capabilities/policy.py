@@ -68,11 +68,10 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
             False, "", "an expansion that can set a variable is covered by no allow rule: write the value out"
         )
     asks = ""
-    for part, wraps in parts:
+    for part, words, wraps in parts:
         setting = governing_assignment(part) if listed else ""
         if setting:
             return Verdict(False, "", _about_setting(setting))
-        words = trimmed(part)
         if not words:
             continue
         verdict = _judge_one(words, rules, listed=listed and not wraps)
@@ -101,9 +100,13 @@ def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
     return Verdict(False, "", f"{name} is not among the allowed capabilities: {allowed}")
 
 
-def _all_commands(line: str) -> list[tuple[Command, bool]]:
-    """Each command, assignments and all, with whether it only wraps others, which are listed behind it."""
-    found: list[tuple[Command, bool]] = []
+def _all_commands(line: str) -> list[tuple[Command, Command, bool]]:
+    """Each command as written, the words of it that run, and whether it only wraps others, listed behind it.
+
+    The doubtful tails of a wrapper are run by it and not by the shell, so nothing in front of them is
+    the shell's to take away.
+    """
+    found: list[tuple[Command, Command, bool]] = []
     waiting = [(part, 0) for part in reversed(read_commands(line))]
     while waiting:
         part, depth = waiting.pop()
@@ -111,13 +114,13 @@ def _all_commands(line: str) -> list[tuple[Command, bool]]:
             raise Unreadable("commands nested too deeply, or too many of them")
         words = trimmed(part)
         if not words:
-            found.append((part, False))
+            found.append((part, (), False))
             continue
         if words[0].opaque or _is_glob(words[0].text):
             raise Unreadable("a program whose name is computed")
         inner = unwrap(words, depth)
-        found.append((part, bool(inner) and is_transparent(words)))
-        found.extend((rest, True) for rest in doubtful_rests(words))
+        found.append((part, words, bool(inner) and is_transparent(words)))
+        found.extend((rest, rest, True) for rest in doubtful_rests(words))
         waiting.extend((one, depth + 1) for one in reversed(inner))
     return found
 

@@ -33,7 +33,16 @@ JOINED = (
     "script -qc 'rm x'",
     "su -lc 'rm x'",
 )
-PLAIN = ("ls -la", "timeout 5 ls", "env A=1 ls", "cat <<END\nrm\nEND", "echo 'rm()'")
+PLAIN = (
+    "ls -la",
+    "timeout 5 ls",
+    "env A=1 ls",
+    "cat <<END\nrm\nEND",
+    "echo 'rm()'",
+    "xargs grep function",
+    "timeout 5 echo alias",
+    "sudo echo coproc",
+)
 
 
 @pytest.mark.parametrize("name", HIDDEN)
