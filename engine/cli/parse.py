@@ -12,7 +12,7 @@ import click
 from stepfold.engine.contract.envelope import Action, parse_action
 from stepfold.engine.contract.repair import repair_for
 from stepfold.engine.contract.schemas import TOP_LEVEL
-from stepfold.engine.contract.tool_lists import listed_tools
+from stepfold.engine.contract.tool_lists import ToolsError, listed_tools
 from stepfold.engine.contract.validators import SchemaError, Validator, compile_schema
 
 _EPILOG = """\b
@@ -131,6 +131,8 @@ def _tools(file: str) -> dict[str, Validator]:
         entries = listed_tools(Path(file).read_bytes(), file)
     except OSError as failure:
         raise Unreadable(f"{file}: {failure.strerror or failure}; name a file of tools") from None
+    except ToolsError as failure:
+        raise Unreadable(str(failure)) from None
     return dict(_tool(file, number, entry) for number, entry in enumerate(entries, start=1))
 
 
