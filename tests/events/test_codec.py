@@ -1,94 +1,17 @@
 """Every event's bytes are canonical and come back as the same event; nothing else comes back as one."""
 
 import json
-import typing
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepfold.engine.testing.event_strategies import TEXTS, structs_of
 from stepfold.events import vocabulary as v
 from stepfold.events.codec import LineError, NewerVersion, decode, encode
 from stepfold.events.configuration import GoalConfig, HarnessConfig, Manifest
-
-ODD = '\u2028\u2029\u0085\x00\n\r\t\ud800\udfff\ufdd0\ufeff"\\'
-TEXTS = st.text(
-    st.one_of(st.sampled_from(ODD), st.characters(codec=None), st.sampled_from("0123456789abcdef"))
-)
-WORDS = [
-    "empty",
-    "pause",
-    "resume",
-    "cancel",
-    "inject",
-    "redirect",
-    "before_agent",
-    "before_model",
-    "after_model",
-    "before_tool",
-    "after_tool",
-    "after_agent",
-    "on_error",
-    "interrupt",
-    "stop_with_final",
-    "structured_with_tool_calls",
-    "tool:1.0",
-    "wait:model-1:1",
-    "model:model-1:0",
-    "check:a:1",
-    "memory",
-    "hook",
-    "user",
-    "clock",
-    "steering",
-    "timeout",
-    "Cancelled",
-    "verify_repeats",
-    "finish",
-]
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-def values_of(shape: Any) -> st.SearchStrategy[Any]:
-    if shape is str:
-        return st.one_of(TEXTS, st.sampled_from(WORDS))
-    if shape is int:
-        return st.integers(-(2**63), 2**63 - 1)
-    if shape is float:
-        return st.floats(allow_nan=False, allow_infinity=False)
-    if shape is bool:
-        return st.booleans()
-    if shape is type(None):
-        return st.none()
-    if shape is msgspec.Raw:
-        indents = st.sampled_from([None, 2])
-        return st.builds(
-            lambda value, indent: msgspec.Raw(json.dumps(value, indent=indent).encode()), JSON_VALUES, indents
-        )
-    if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
-        return structs_of(shape)
-    if get_origin(shape) is typing.Literal:
-        return st.sampled_from(get_args(shape))
-    if get_origin(shape) is tuple:
-        inner = get_args(shape)
-        if inner[-1] is Ellipsis:
-            return st.lists(values_of(inner[0]), max_size=3).map(tuple)
-        return st.tuples(*map(values_of, inner))
-    return st.one_of(*map(values_of, get_args(shape)))
-
-
-def structs_of(shape: type) -> st.SearchStrategy[Any]:
-    hints = get_type_hints(shape)
-    fields = {name: st.deferred(lambda hint=hints[name]: values_of(hint)) for name in shape.__struct_fields__}
-    if "v" in fields:
-        fields["v"] = st.just(v.VERSION)
-    return st.builds(shape, **fields)
 
 
 def canonical(value: Any) -> Any:

@@ -44,6 +44,7 @@ FAULTS = {
     "escapes are not undone": Planted("events.codec:decode", "if _MARK_BEGINS in line and", "if False and", "codec", 400),
     "line feeds stay": Planted("events.codec:encode", "return _one_line(line) if _LINE_FEED in line else line", "return line", "codec", 1500),
     "half a pair of surrogates can't be written": Planted("events.codec:encode", "line = _encode(_map_text(event, _escape))\n    else", "raise\n    else", "codec", 1500),
+    "tuples are not mapped": Planted("events.codec:_map_text", "return tuple(_map_text(item, change) for item in value)", "return value", "codec", 1500),
     # guards
     "one retry too many": Planted("engine.core.guards:retryable", "run.attempt + 1 <", "run.attempt <", "goal", 400),
     "a verify that can't help goes on": Planted("engine.core.guards:has_no_automatic_verifier_evidence", "return ", "return False and ", "goal", 400),
