@@ -17,6 +17,7 @@ from stepfold.engine.runtime.drive import drive, settle
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.run_log import MemoryLog
 from stepfold.engine.testing.invariants import slots_of as slots_of
+from stepfold.engine.testing.stories import key_for
 from stepfold.events.chain import sealed_anew, unsealed
 from stepfold.events.codec import encode
 from stepfold.events.configuration import CheckSpec, GoalConfig, Manifest, Retry, Rule
@@ -134,7 +135,7 @@ class Story:
         taken: set[str] = set()
         for item in batch:
             event = replied(item) if isinstance(item, str) else item
-            key = event.key or self._key_for(event, taken)
+            key = event.key or key_for(self.run, event, taken)
             taken.add(key)
             self.moment += 1000
             ts = self._timestamps.stamp(START + self.moment)
@@ -166,27 +167,6 @@ class Story:
     def _take(self, event: Any) -> None:
         evolve(self.run, event)
         self.log.record(event)
-
-    def _key_for(self, event: Observed, taken: set[str]) -> str:
-        answers = _ANSWERS.get(type(event).__name__, ())
-        fitting = (
-            (key for key in self.run.due if key.startswith(answers) and key not in taken) if answers else ()
-        )
-        return next(iter(fitting), "")
-
-
-_ANSWERS: dict[str, tuple[str, ...]] = {
-    "ModelReplied": ("model:",),
-    "ModelErred": ("model:",),
-    "ToolReturned": ("tool:",),
-    "ToolErred": ("tool:",),
-    "EffectLost": ("tool:", "check:"),
-    "CheckReturned": ("check:",),
-    "MemoryRecalled": ("memory",),
-    "WaitEnded": ("wait:",),
-    "UserAnswered": ("user",),
-    "ApprovalAnswered": ("approval:",),
-}
 
 
 # --- whole runs -------------------------------------------------------------------------------------

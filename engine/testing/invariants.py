@@ -203,16 +203,18 @@ def _guards_trip(events: Events, config: GoalConfig) -> None:
     checks = config.checks if config.verification == "commands" else ()
     before: tuple[str, Any] | None = None
     reply = ""
+    cancelled = False
     for index, event in enumerate(events):
+        cancelled = cancelled or isinstance(event, v.CancelRequested)
         if isinstance(event, v.ModelReplied):
             reply = event.text
         if not isinstance(event, v.ActionParsed):
             continue
-        now = (event.name, _plain_json(reply[event.start : event.end]))
+        now = (event.name, json.loads(reply[event.start : event.end]))
         follows = events[index + 1] if index + 1 < len(events) else None
         repeats = now == before
         before = now
-        if follows is None or any(isinstance(e, v.CancelRequested) for e in events[: index + 1]):
+        if follows is None or cancelled:
             continue
         if event.name == "verify" and not checks:
             tripped = isinstance(follows, v.GuardTripped) and follows.guard == "verify_repeats"
@@ -220,10 +222,6 @@ def _guards_trip(events: Events, config: GoalConfig) -> None:
         if event.name == "capability_search" and repeats and checks:
             led = isinstance(follows, (v.GuardTripped, v.FinishAccepted))
             insist(led, "a repeated search runs the checks", follows)
-
-
-def _plain_json(text: str) -> Any:
-    return json.loads(text)
 
 
 def _the_end_is_the_end(events: Events) -> None:

@@ -5,7 +5,6 @@ Subclass one, override `configs`, and run its `TestCase` under pytest to fuzz a 
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -18,10 +17,27 @@ from stepfold.engine.testing.tool_scripts import tool_configs, tool_moves
 from stepfold.events.configuration import GoalConfig, HarnessConfig
 
 
-class LoopMachine(RuleBasedStateMachine):
-    """The strict goal loop, live: tools that fail, hang and lie, clocks that jump, kills."""
+class _Machine(RuleBasedStateMachine):
+    """What both machines share: how a move is played, and that every run ends."""
 
-    player: GoalPlayer | None = None
+    player: Any = None
+
+    def _play(self, move: Move) -> None:
+        # Hypothesis takes a machine that has no rule left for a mistake: those of an ended run do nothing.
+        if self.player is not None and not self.player.ended:
+            self.player.play(move)
+
+    def teardown(self) -> None:
+        """The run is fed plain landings, and must end."""
+        if self.player is not None:
+            try:
+                self.player.finish()
+            finally:
+                self.player.close()
+
+
+class LoopMachine(_Machine):
+    """The strict goal loop, live: tools that fail, hang and lie, clocks that jump, kills."""
 
     @staticmethod
     def configs() -> st.SearchStrategy[GoalConfig]:
@@ -32,11 +48,6 @@ class LoopMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject) -> None:
         """A run starts."""
         self.player = GoalPlayer(data.draw(self.configs()))
-
-    def _play(self, move: Move) -> None:
-        # Hypothesis takes a machine that has no rule left for a mistake: those of an ended run do nothing.
-        if self.player is not None and not self.player.ended:
-            self.player.play(move)
 
     @rule(spoken=actions())
     def say_an_action(self, spoken: Any) -> None:
@@ -59,19 +70,9 @@ class LoopMachine(RuleBasedStateMachine):
         """Whatever else may happen."""
         self._play(move)
 
-    def teardown(self) -> None:
-        """The run is fed plain landings, and must end."""
-        if self.player is not None:
-            try:
-                self.player.finish()
-            finally:
-                self.player.close()
 
-
-class HarnessMachine(RuleBasedStateMachine):
+class HarnessMachine(_Machine):
     """The tool-calling loop, live: scripted replies and calls, tools, steering, cancels, clocks."""
-
-    player: ToolPlayer | None = None
 
     @staticmethod
     def configs() -> st.SearchStrategy[HarnessConfig]:
@@ -86,17 +87,4 @@ class HarnessMachine(RuleBasedStateMachine):
     @rule(move=tool_moves())
     def anything(self, move: Move) -> None:
         """Whatever may happen next."""
-        if self.player is not None and not self.player.ended:
-            self.player.play(move)
-
-    def teardown(self) -> None:
-        """The run is fed plain landings, and must end."""
-        if self.player is not None:
-            try:
-                self.player.finish()
-            finally:
-                self.player.close()
-
-
-QUICK = settings(max_examples=15, stateful_step_count=12, deadline=None)
-"""Enough to find a plain mistake at every run of a test suite."""
+        self._play(move)

@@ -4,7 +4,7 @@ A move that fits nothing (an answer where nobody asks) does nothing, so any part
 """
 
 import json
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -62,8 +62,14 @@ def _plain(value: Any) -> Any:
 
 
 def _is_default(value: Struct, name: str) -> bool:
-    fields = {field.name: field.default for field in msgspec.structs.fields(value)}
-    return getattr(value, name) == fields[name] if fields[name] is not msgspec.NODEFAULT else False
+    default = _defaults(type(value))[name]
+    return default is not msgspec.NODEFAULT and bool(getattr(value, name) == default)
+
+
+@cache
+def _defaults(shape: type[Struct]) -> dict[str, Any]:
+    """By field. Asked once a shape: `fields` evaluates every type hint anew."""
+    return {field.name: field.default for field in msgspec.structs.fields(shape)}
 
 
 def script_from(case: Any) -> Script:
@@ -73,8 +79,3 @@ def script_from(case: Any) -> Script:
         json.dumps(case["config"], separators=(",", ":")).encode(), type=GoalConfig | HarnessConfig
     )
     return Script(config, moves)
-
-
-def shown(moves: Sequence[Move]) -> str:
-    """The moves for people, one a line."""
-    return "\n".join(as_json(move) for move in moves)

@@ -105,7 +105,7 @@ class GoalPlayer:
     def play(self, move: Move) -> None:
         """Make one move, and check the run and its log. Raises Broken, and whatever the engine raises."""
         self.move(move)
-        self.check()
+        self._check_log()
 
     def move(self, move: Move) -> None:
         """Make one move, and check what the log can't tell afterwards. Raises as `play` does."""
@@ -122,6 +122,9 @@ class GoalPlayer:
         """All that must hold of the run and its log now."""
         self._follow()
         same_run(self.run, self._told)
+        self._check_log()
+
+    def _check_log(self) -> None:
         holds_of_a_log(self.events)
         holds_of_a_goal_run(self.run, self.events)
 

@@ -60,7 +60,7 @@ def actions(draw: Draw, schemas: Mapping[str, bytes] = EIGHT) -> Spoken:
     `schemas` holds the JSON Schema of the arguments of each tool, as bytes; without it the eight.
     """
     name = draw(st.sampled_from(sorted(schemas)))
-    arguments = draw(_arguments(schemas[name]))
+    arguments = draw(arguments_for(schemas[name]))
     written = json.dumps(arguments, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 2])))
     between = draw(_BLANKS)
     members = [
@@ -72,15 +72,6 @@ def actions(draw: Draw, schemas: Mapping[str, bytes] = EIGHT) -> Spoken:
     whole = f"{{{between}{f',{between}'.join(members)}{between}}}"
     fenced = draw(st.sampled_from(_FENCES)).replace("{}", whole)
     return Spoken(name, arguments, f"{between}{fenced}{draw(_BLANKS)}", written)
-
-
-_built: dict[bytes, st.SearchStrategy[dict[str, Any]]] = {}
-
-
-def _arguments(schema: bytes) -> st.SearchStrategy[dict[str, Any]]:
-    if schema not in _built:
-        _built[schema] = arguments_for(schema)
-    return _built[schema]
 
 
 @st.composite

@@ -25,6 +25,7 @@ _ANSWERS: dict[type, tuple[str, ...]] = {
     v.MemoryRecalled: ("memory",),
     v.WaitEnded: ("wait:",),
     v.UserAnswered: ("user",),
+    v.ApprovalAnswered: ("approval:",),
     v.SteeringReceived: ("steering",),
 }
 _ENVELOPE = frozenset(("v", "run_id", "seq", "step", "ts", "row", "to", "key"))
@@ -48,7 +49,7 @@ class Story:
         taken: set[str] = set()
         for landing in landings:
             event = v.ModelReplied(*BLANK, text=landing) if isinstance(landing, str) else landing
-            key = event.key or self._key_for(event, taken)
+            key = event.key or key_for(self.run, event, taken)
             taken.add(key)
             ts = self.run.ts or "2026-01-01T00:00:00.000000Z"
             stamped = replace(event, run_id="story", seq=self.run.seq, step=self.run.step, ts=ts, key=key)
@@ -70,11 +71,11 @@ class Story:
             raise AssertionError(f"expected {_told(expected)}\ndecided  {_told(self.decided)}")
         return self
 
-    def _key_for(self, event: Any, taken: set[str]) -> str:
-        answers = _ANSWERS.get(type(event), ())
-        return next(
-            (key for key in self.run.due if answers and key.startswith(answers) and key not in taken), ""
-        )
+
+def key_for(run: Run, event: Any, taken: set[str]) -> str:
+    """The effect in flight that an event of this kind answers; empty when there is none but those `taken`."""
+    answers = _ANSWERS.get(type(event), ())
+    return next((key for key in run.due if answers and key.startswith(answers) and key not in taken), "")
 
 
 def given(*past: Any) -> Story:

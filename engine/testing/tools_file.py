@@ -39,5 +39,5 @@ def manifest_of(entry: Any) -> Manifest:
         key: described[key] for key in ("mutates", "idempotency", "aliases", "hidden") if key in described
     }
     described_as = str(described.get("description") or described["name"])
-    whole = {"name": described["name"], "description": described_as, "schema": None, **traits}
-    return msgspec.structs.replace(msgspec.convert(whole | {"schema": msgspec.Raw(schema)}, Manifest))
+    whole = {"name": described["name"], "description": described_as, "schema": msgspec.Raw(schema), **traits}
+    return msgspec.convert(whole, Manifest)

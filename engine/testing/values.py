@@ -8,6 +8,7 @@ or `oneOf` is taken. Only what construction can't promise (`not`, `oneOf` whose 
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from math import ceil, floor
 from typing import Any
 from urllib.parse import unquote
@@ -50,6 +51,7 @@ class NoValue(ValueError):
     """A schema that no value was found for: it contradicts itself, or is beyond construction."""
 
 
+@cache
 def arguments_for(schema: bytes) -> st.SearchStrategy[dict[str, Any]]:
     """Objects that are valid under a schema, as the arguments of a tool have to be.
 
