@@ -170,6 +170,28 @@ def _order(seq: int, expected: int) -> str:
     return f"seq {seq} stands where seq {expected} belongs"
 
 
+_TAIL_BYTES = 64 * 1024
+
+
+def last_bytes(path: Path, count: int) -> bytes:
+    """The end of a file, at most so many bytes of it. Raises OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - count))
+        return file.read()
+
+
+def last_line(path: Path) -> bytes:
+    """The last line of a log, without its line feed, read from the end of the file. Raises OSError."""
+    count = _TAIL_BYTES
+    while True:
+        tail = last_bytes(path, count)
+        _, line_feed, line = tail.removesuffix(b"\n").rpartition(b"\n")
+        if line_feed or len(tail) < count:
+            return line
+        count *= 8
+
+
 _LOCK_TRIES = 25
 _LOCK_PAUSE_SECONDS = 0.02
 

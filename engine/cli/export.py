@@ -5,13 +5,11 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 import click
 
-from stepfold.engine.cli.output import note, say, store_folder
+from stepfold.engine.cli.output import note, raw, say, store_folder
 from stepfold.engine.cli.reading import located, read_noting
 from stepfold.engine.studies.exports.atif import trajectory
 from stepfold.engine.studies.exports.openai_messages import messages
@@ -60,13 +58,13 @@ def export(
         return 0
     if not runs:
         raise click.UsageError("name the runs: an id, its start, `last`, or a trace file")
-    traces = [located(run, store)[0] for run in runs]
+    logs = [_events(located(run, store)[0]) for run in runs]
     if atif:
-        _write(atif, _each(traces, trajectory))
+        _write(atif, _each(logs, trajectory))
     if openai:
-        _write(openai, _each(traces, messages))
+        _write(openai, _each(logs, messages))
     if otel:
-        made = [spans(_events(trace)) for trace in traces]
+        made = [spans(events) for events in logs]
         whole = {"resourceSpans": [one for each in made for one in each["resourceSpans"]]}
         if urlsplit(otel).scheme in {"http", "https"}:
             _send(otel, whole)
@@ -97,35 +95,43 @@ def _write_parquet(parquet: Path, store: str | None, runs: tuple[str, ...], for_
 
 
 def _events(trace: Path) -> Events:
-    return (record.event for record in read_noting(trace))
+    """Read once, for all formats: what is wrong with a trace is noted once."""
+    return tuple(record.event for record in read_noting(trace))
 
 
-def _each(traces: list[Path], made: Callable[[Events], Any]) -> Any:
+def _each(logs: list[Events], made: Callable[[Events], Any]) -> Any:
     try:
-        found = [made(_events(trace)) for trace in traces]
+        found = [made(events) for events in logs]
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     return found if len(found) > 1 else found[0]
 
 
 def _write(name: str, tree: Any) -> None:
-    text = json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+    data = _json(tree, 1) + b"\n"
     if name == "-":
-        click.echo(text.encode(), nl=False)
+        raw(data)
         return
-    Path(name).write_text(text, encoding="utf-8")
+    Path(name).write_bytes(data)
     note(f"written   {name}")
 
 
+def _json(tree: Any, indent: int | None) -> bytes:
+    """As UTF-8. Half a surrogate pair, which that can't hold, becomes a question mark."""
+    return json.dumps(tree, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def _send(url: str, tree: Any) -> None:
+    from urllib.request import Request, urlopen
+
     target = url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1/traces"
     pairs = (pair.partition("=") for pair in os.environ.get(HEADERS, "").split(",") if "=" in pair)
     headers = {name.strip(): value.strip() for name, _, value in pairs}
     request = Request(
-        target, json.dumps(tree).encode(), {"Content-Type": "application/json", **headers}, method="POST"
+        target, _json(tree, None), {"Content-Type": "application/json", **headers}, method="POST"
     )
     try:
         with urlopen(request, timeout=SECONDS) as answer:
             note(f"sent      {target} ({answer.status})")
-    except (URLError, OSError) as error:
+    except OSError as error:
         raise click.UsageError(f"{target}: took no spans: {getattr(error, 'reason', error)}") from error

@@ -45,14 +45,18 @@ def import_traces(name: str, files: tuple[str, ...], store: str | None, for_mach
 
 
 def _with_progress(runs: Iterator[Imported], file: str) -> Iterator[Imported]:
-    watched = sys.stderr.isatty()
-    if watched:
-        click.echo(f"reading {Path(file).name}", nl=False, err=True)
-    for run in runs:
-        # Cleared before the run is printed, so that the two never share a line.
-        if watched:
-            click.echo("\r\x1b[K", nl=False, err=True)
-        yield run
+    if not sys.stderr.isatty():
+        yield from runs
+        return
+    click.echo(f"reading {Path(file).name}", nl=False, err=True)
+    try:
+        first = next(runs, None)
+    finally:
+        # Cleared before a run, or what is wrong, is printed, so that the two never share a line.
+        click.echo("\r\x1b[K", nl=False, err=True)
+    if first is not None:
+        yield first
+        yield from runs
 
 
 def _show(run: Imported, for_machines: bool) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stepfold.projections.sql.relations import QueryError, Relations, open_unguarded, quoted
-from stepfold.projections.sql.shared import View
+from stepfold.projections.sql.relations import QueryError, Relations, open_unguarded
+from stepfold.projections.sql.shared import View, quoted
 from stepfold.projections.sql.views import VIEWS
 
 MARK = "_stepfold"

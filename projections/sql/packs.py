@@ -18,9 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.events.chain import unsealed
+from stepfold.events.journal import last_bytes, last_line
 from stepfold.projections.digest import digest_of
 from stepfold.projections.ending import ends_run
 from stepfold.projections.sql.columns import columns
+from stepfold.projections.sql.shared import quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -32,7 +34,7 @@ RUNS_AT_MOST = 512
 SMALL_PACKS_AT_MOST = 8
 """So many packs that are not full may lie side by side before they are made into one."""
 
-_TAIL, _SEAL = 64 * 1024, 128
+_SEAL = 128
 """Bytes of a log's end that are looked at for its last line, and for its seal alone."""
 
 
@@ -99,7 +101,7 @@ def keep(
 
 def reading(files: Sequence[Path]) -> str:
     """The query that gives the rows of these packs, shaped as those of `recorded.fresh`."""
-    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    listed = ", ".join(quoted(str(file)) for file in files)
     return f"SELECT * FROM read_parquet([{listed}])"
 
 
@@ -128,26 +130,18 @@ def _is(log: Path, stamp: Stamp) -> bool:
     if state.st_size != stamp.size:
         return False
     if state.st_mtime_ns == stamp.changed:
-        return unsealed(_last_line(log, _SEAL))[1] == stamp.seal
+        return unsealed(last_bytes(log, _SEAL).removesuffix(b"\n"))[1] == stamp.seal
     return _digest_of(log) == stamp.digest
 
 
 def _stamp_of_ended(log: Path) -> Stamp | None:
     try:
-        state, last = log.stat(), _last_line(log)
+        state, last = log.stat(), last_line(log)
         if not ends_run(last):
             return None
         return Stamp(state.st_size, state.st_mtime_ns, unsealed(last)[1], _digest_of(log))
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def _last_line(log: Path, tail: int = _TAIL) -> bytes:
-    """The last whole line, or what of it fits into the tail."""
-    with log.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - tail))
-        return file.read().removesuffix(b"\n").rpartition(b"\n")[2]
 
 
 def _digest_of(file: Path) -> str:
@@ -164,7 +158,7 @@ def _name(runs: dict[str, Stamp]) -> str:
 
 
 def _write(connection: "DuckDBPyConnection", folder: Path, ended: dict[Path, Stamp]) -> None:
-    names = ", ".join("'" + str(log).replace("'", "''") + "'" for log in ended)
+    names = ", ".join(quoted(str(log)) for log in ended)
     rows = f"SELECT * REPLACE (parse_filename(file) AS file) FROM recorded.fresh WHERE file IN ({names})"
     _write_rows(connection, folder, rows, {log.name: stamp for log, stamp in ended.items()})
 
@@ -192,9 +186,7 @@ def _write_rows(connection: Any, folder: Path, rows: str, runs: dict[str, Stamp]
     """Write a pack whole, and its list last: without the list it does not count."""
     file = folder / f"{_name(runs)}.parquet"
     part = folder / f".{file.name}.{os.getpid()}"
-    connection.execute(
-        f"COPY ({rows}) TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT parquet, CODEC zstd)"
-    )
+    connection.execute(f"COPY ({rows}) TO {quoted(str(part))} (FORMAT parquet, CODEC zstd)")
     pack = Pack(_shape(), _digest_of(part), runs)
     part.replace(file)
     part.write_bytes(msgspec.json.encode(pack))

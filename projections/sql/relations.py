@@ -10,7 +10,7 @@ from stepfold.events.vocabulary import NO_TIME
 from stepfold.projections.sql import packs
 from stepfold.projections.sql.columns import column_name, columns
 from stepfold.projections.sql.repair import Broken, repaired
-from stepfold.projections.sql.shared import RELATIONS, View
+from stepfold.projections.sql.shared import RELATIONS, View, quoted
 from stepfold.projections.sql.views import VIEWS
 
 if TYPE_CHECKING:
@@ -172,11 +172,6 @@ def one_line(error: Exception) -> str:
     """What DuckDB says, without its picture of the query."""
     said = str(error).split("\n\nLINE ")[0]
     return " ".join(said.split())
-
-
-def quoted(text: str) -> str:
-    """Text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _load(connection: "DuckDBPyConnection", files: list[Path]) -> tuple[Broken, ...]:

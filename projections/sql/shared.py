@@ -116,3 +116,8 @@ RELATIONS = (
     ),
 )
 """What the views share. They live in the schema `recorded`, and nobody should rely on them."""
+
+
+def quoted(text: str) -> str:
+    """Text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepfold.events.codec import encode
-from stepfold.events.journal import Journal, LogError, NewerLog, read_log
+from stepfold.events.journal import Journal, LogError, NewerLog, last_line, read_log
 from stepfold.events.vocabulary import ModelCompleted, ModelReplied
 
 
@@ -214,3 +214,14 @@ def test_a_full_disk_is_told_and_writing_goes_on_once_there_is_space(tmp_path: P
         assert path.read_bytes() == whole + b"z\n"
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("size", [1, 100, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 700_000])
+@pytest.mark.parametrize("end", [b"\n", b""])
+@pytest.mark.parametrize("before", [b"", b"first\n"])
+def test_the_last_line_is_found_from_the_end_however_long_it_is(
+    path: Path, size: int, end: bytes, before: bytes
+) -> None:
+    path.write_bytes(before + b"x" * size + end)
+
+    assert last_line(path) == b"x" * size

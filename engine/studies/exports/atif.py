@@ -7,7 +7,7 @@ the agent alone; a result names a call of its own step, or none.
 from collections.abc import Iterable
 from typing import Any
 
-from stepfold.engine.studies.exports.turns import Turn, arguments_of, as_utf8, turns_of
+from stepfold.engine.studies.exports.turns import Turn, arguments_of, turns_of
 from stepfold.events.vocabulary import AnyEvent, Unknown
 from stepfold.projections.outcome import outcome
 from stepfold.projections.state import Run
@@ -50,7 +50,7 @@ def trajectory(events: Iterable[AnyEvent | Unknown]) -> dict[str, Any]:
 
 def _origin(run: Run) -> dict[str, str]:
     source = getattr(run.config, "format", "")
-    return {"imported_from": source, "end_as_recorded": as_utf8(run.goal.summary)} if source else {}
+    return {"imported_from": source, "end_as_recorded": run.goal.summary} if source else {}
 
 
 def _step(turn: Turn, number: int) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _step(turn: Turn, number: int) -> dict[str, Any]:
         step["timestamp"] = turn.at
     role = turn.message.role
     step["source"] = {"assistant": "agent", "system": "system"}.get(role, "user")
-    step["message"] = as_utf8(turn.message.content)
+    step["message"] = turn.message.content
     if role == "assistant":
         _agents(step, turn)
     return step
@@ -70,9 +70,9 @@ def _agents(step: dict[str, Any], turn: Turn) -> None:
     step["llm_call_count"] = 0 if reply is None else 1
     if reply is not None:
         if reply.model:
-            step["model_name"] = as_utf8(reply.model)
+            step["model_name"] = reply.model
         if reply.reasoning:
-            step["reasoning_content"] = as_utf8(reply.reasoning)
+            step["reasoning_content"] = reply.reasoning
         step["metrics"] = {
             "prompt_tokens": reply.input_tokens,
             "completion_tokens": reply.output_tokens,
@@ -80,13 +80,13 @@ def _agents(step: dict[str, Any], turn: Turn) -> None:
         }
     if turn.calls:
         step["tool_calls"] = [
-            {"tool_call_id": call.id, "function_name": as_utf8(call.name), "arguments": arguments_of(call)}
+            {"tool_call_id": call.id, "function_name": call.name, "arguments": arguments_of(call)}
             for call in turn.calls
         ]
 
 
 def _result(turn: Turn, steps: list[dict[str, Any]], asked: dict[str, dict[str, Any]]) -> None:
-    call_id, content = turn.message.tool_call_id, as_utf8(turn.message.content)
+    call_id, content = turn.message.tool_call_id, turn.message.content
     step = asked.get(call_id)
     if step is None:
         # A result of nobody's call: something that the environment said.

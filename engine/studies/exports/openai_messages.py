@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from stepfold.engine.studies.exports.turns import Turn, as_utf8, turns_of
-from stepfold.events.vocabulary import AnyEvent, Message, ToolCall, Unknown
+from stepfold.engine.studies.exports.turns import Turn, turns_of
+from stepfold.events.vocabulary import AnyEvent, ToolCall, Unknown
 from stepfold.projections.state import Run
 
 
@@ -22,7 +22,7 @@ def messages(events: Iterable[AnyEvent | Unknown]) -> list[dict[str, Any]]:
 
 def _message(turn: Turn, asked: set[str]) -> dict[str, Any]:
     message = turn.message
-    content = as_utf8(message.content)
+    content = message.content
     match message.role:
         case "tool" if message.tool_call_id in asked:
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": content}
@@ -39,21 +39,5 @@ def _message(turn: Turn, asked: set[str]) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": as_utf8(call.name), "arguments": as_utf8(call.arguments)}
+    function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def turns_from(found: Iterable[dict[str, Any]]) -> list[Message]:
-    """The turns that exported messages hold."""
-    return [
-        Message(
-            message["role"],
-            message["content"],
-            tuple(
-                ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-                for call in message.get("tool_calls", ())
-            ),
-            message.get("tool_call_id", ""),
-        )
-        for message in found
-    ]

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from stepfold.engine.studies.exports.turns import as_utf8
 from stepfold.events.vocabulary import (
     AnyEvent,
     ModelErred,
@@ -74,9 +73,7 @@ class _Spans:
     def take(self, run: Run, event: AnyEvent | Unknown, now: int) -> None:
         match event:
             case ModelStarted():
-                self.open["model"] = _span(
-                    run, event.seq, f"chat {as_utf8(event.model)}".strip(), CLIENT, now
-                )
+                self.open["model"] = _span(run, event.seq, f"chat {event.model}".strip(), CLIENT, now)
                 _add(
                     self.open["model"], {"gen_ai.operation.name": "chat", "gen_ai.request.model": event.model}
                 )
@@ -91,7 +88,7 @@ class _Spans:
                     self.open["model"] = _span(run, event.seq + 1, span["name"], CLIENT, now)
             case ToolStarted() | ToolCalled():
                 key = event.key or getattr(event, "answer_key", "")
-                self.open[key] = _span(run, event.seq, f"execute_tool {as_utf8(event.name)}", INTERNAL, now)
+                self.open[key] = _span(run, event.seq, f"execute_tool {event.name}", INTERNAL, now)
                 _add(
                     self.open[key],
                     {
@@ -161,7 +158,7 @@ def _value(value: Any) -> dict[str, Any]:
         case list():
             return {"arrayValue": {"values": [_value(item) for item in value]}}
         case _:
-            return {"stringValue": as_utf8(str(value))}
+            return {"stringValue": str(value)}
 
 
 def _digest(text: str, size: int) -> str:

@@ -23,7 +23,6 @@ class Turn(Struct):
     """One turn. `calls` are those of an assistant's; `reply` is what brought it; `at` is empty if unknown."""
 
     message: Message
-    step: int
     at: str = ""
     reply: ModelReplied | None = None
     calls: tuple[ToolCall, ...] = ()
@@ -45,9 +44,7 @@ def turns_of(events: Iterable[AnyEvent | Unknown], run: Run) -> Iterator[Turn]:
         for message in run.history.turns[seen:]:
             if waiting is not None:
                 yield waiting
-            waiting = Turn(
-                message, event.step, "" if event.ts == NO_TIME else event.ts, None, message.tool_calls
-            )
+            waiting = Turn(message, "" if event.ts == NO_TIME else event.ts, None, message.tool_calls)
             if message.role == "assistant":
                 waiting.reply, reply = reply, None
         seen = len(run.history.turns)
@@ -62,8 +59,3 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {"text": call.arguments}
     return arguments if isinstance(arguments, dict) else {"text": call.arguments}
-
-
-def as_utf8(text: str) -> str:
-    """Text that any file can hold: half a surrogate pair becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()

@@ -33,13 +33,13 @@ def runs(source: Source) -> Iterator[Said]:
     """One session is one run."""
     reader = _Reader()
     began = False
-    for number, value in source.values():
+    for _, value in source.values():
         record = mapping(value)
         if not began:
             began = True
             yield Began(source.name, text_of(record.get("model")))
         yield from source.noticed()
-        yield from reader.read(number, record)
+        yield from reader.read(record)
     if began:
         yield from source.noticed()
         yield from reader.end()
@@ -57,7 +57,7 @@ class _Reader:
         self._tasks = [0, 0]
         self._ending = ("", "")
 
-    def read(self, number: int, record: dict[str, Any]) -> Iterator[Said]:
+    def read(self, record: dict[str, Any]) -> Iterator[Said]:
         kind, at = text_of(record.get("kind")), time_of(record.get("ts"))
         self._last = kind
         match kind:

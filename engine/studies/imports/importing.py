@@ -1,7 +1,7 @@
 """A file into the runs of a store: one log for each run in it, the same bytes whenever it is imported."""
 
 from collections.abc import Iterator
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,15 @@ from stepfold.engine.studies.imports.formats import FORMATS, guessed
 from stepfold.engine.studies.imports.reading import Source
 from stepfold.engine.studies.imports.recorder import Counts, Recorder
 from stepfold.engine.studies.imports.said import Began, Ended, Said
-from stepfold.events.chain import unsealed
-from stepfold.events.codec import LineError, decode
 from stepfold.events.configuration import ImportedConfig
+from stepfold.events.journal import last_line
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, TraceEnded
+from stepfold.projections.ending import ends_run
 
 BATCH = 256
 """Events that are written together. Nothing hangs on them: what was cut short is imported anew."""
 _DIGEST_BYTES = 8
-_LAST_LINE_AT_MOST = 4 * 1024 * 1024
 
 
 class ImportFailed(Exception):
@@ -153,17 +152,11 @@ def _write(store: Store, run_id: str, events: Iterator[AnyEvent], path: Path) ->
 def _is_whole(path: Path) -> bool:
     """Whether the log of an import has its last event: without, it was cut short."""
     try:
-        with path.open("rb") as file:
-            file.seek(-min(path.stat().st_size, _LAST_LINE_AT_MOST), 2)
-            last = file.read().removesuffix(b"\n").rpartition(b"\n")[2]
-        return isinstance(decode(unsealed(last)[0]), TraceEnded)
-    except (OSError, LineError):
+        return ends_run(last_line(path))
+    except (OSError, msgspec.DecodeError):
         return False
 
 
 def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=_DIGEST_BYTES)
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return file_digest(file, lambda: blake2b(digest_size=_DIGEST_BYTES)).hexdigest()

@@ -35,12 +35,12 @@ def runs(source: Source) -> Iterator[Said]:
     """One file, one run: a conversation, or a part of one."""
     reader = _Reader()
     began = False
-    for number, value in source.values():
+    for _, value in source.values():
         if not began:
             began = True
             yield Began(source.name)
         yield from source.noticed()
-        yield from reader.read(number, mapping(value))
+        yield from reader.read(mapping(value))
     if began:
         yield from source.noticed()
         yield from reader.end()
@@ -55,7 +55,7 @@ class _Reader:
         self._finished = False
         self._said_anything = False
 
-    def read(self, number: int, event: dict[str, Any]) -> Iterator[Said]:
+    def read(self, event: dict[str, Any]) -> Iterator[Said]:
         kind = text_of(event.get("kind"))
         if (kind == "ActionEvent" and self._is_of_another_reply(event)) or kind != "ActionEvent":
             yield from self.flush()

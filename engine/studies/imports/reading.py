@@ -107,7 +107,7 @@ class Source:
         if self._too_deep:
             return
         if self._loosely is not None:
-            yield from _at(self._loosely, prefix.split(".") if prefix else [])
+            yield from _at(self._loosely, prefix.split("."))
             return
         with self.path.open("rb") as file:
             skip_mark(file)

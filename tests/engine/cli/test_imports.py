@@ -86,6 +86,22 @@ def test_what_a_trace_holds_can_t_move_the_cursor(tmp_path: Path, capsys: Captur
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_half_a_pair_of_surrogates_leaves_as_a_question_mark(tmp_path: Path, capsys: Capture) -> None:
+    said = "\ud800".encode("unicode_escape").decode()
+    script = tmp_path / "script.jsonl"
+    call = {"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "X"}}}
+    replies = [{"name": "capability_load", "arguments": {"names": ["fs.read"]}}, call]
+    lines = [json.dumps({"text": json.dumps(reply)}).replace("X", said) for reply in replies]
+    script.write_text("\n".join(lines))
+    store = ("--store", tmp_path / "store")
+    code_of("run", "read it", "--project", tmp_path, "--model", f"script:{script}", "--max-steps", 2, *store)
+    capsys.readouterr()
+
+    for form in ("--atif", "--otel", "--openai"):
+        assert code_of("export", "last", form, "-", *store) == 0
+        json.loads(capsys.readouterr().out)
+
+
 def test_export_writes_each_format(tmp_path: Path, capsys: Capture) -> None:
     names = [tmp_path / name for name in ("a.json", "o.json", "m.json")]
 

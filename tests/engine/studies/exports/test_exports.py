@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,20 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from pydantic import TypeAdapter
 
 from stepfold.engine.studies.exports.atif import trajectory
-from stepfold.engine.studies.exports.openai_messages import messages, turns_from
+from stepfold.engine.studies.exports.openai_messages import messages
 from stepfold.engine.studies.exports.otel import spans
 from stepfold.engine.studies.imports.importing import import_file
 from stepfold.events.journal import read_log
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import AnyEvent, ModelReplied, ToolCalled, ToolReturned, Unknown
+from stepfold.events.vocabulary import (
+    AnyEvent,
+    Message,
+    ModelReplied,
+    ToolCall,
+    ToolCalled,
+    ToolReturned,
+    Unknown,
+)
 from stepfold.projections.run import fold
 
 ROOT = Path(__file__).parents[4]
@@ -132,6 +140,22 @@ def test_messages_are_what_the_sdk_takes(runs: list[Events]) -> None:
         for message in found:
             asked.update(call["id"] for call in message.get("tool_calls", ()))
             assert message["role"] != "tool" or message["tool_call_id"] in asked
+
+
+def turns_from(found: Iterable[dict[str, Any]]) -> list[Message]:
+    """The turns that exported messages hold."""
+    return [
+        Message(
+            message["role"],
+            message["content"],
+            tuple(
+                ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+                for call in message.get("tool_calls", ())
+            ),
+            message.get("tool_call_id", ""),
+        )
+        for message in found
+    ]
 
 
 def test_messages_come_back_as_the_history_they_were(imported: list[Events]) -> None:

@@ -15,7 +15,7 @@ from stepfold.engine.studies.judge import judge
 from stepfold.events.integrity import check
 from stepfold.events.journal import read_log
 from stepfold.events.store import Store
-from stepfold.events.vocabulary import NO_TIME, Observed
+from stepfold.events.vocabulary import Observed
 from stepfold.projections.outcome import outcome
 from stepfold.projections.run import fold
 from stepfold.projections.sql.relations import open_relations
@@ -178,7 +178,6 @@ def test_what_a_file_gives_no_time_for_has_none_in_sql(store: Store, tmp_path: P
 
     assert rows == [(None, None, "completed", "imported", 16)]
     assert list(seconds) == [(16, 0, 0)]
-    assert NO_TIME.startswith("1970")
 
 
 def test_the_views_say_what_a_fold_of_an_imported_run_says(store: Store, tmp_path: Path) -> None:
@@ -210,10 +209,10 @@ def test_the_views_say_what_a_fold_of_an_imported_run_says(store: Store, tmp_pat
     ).rows
 
     found = {run_id: dict(zip(next(iter(wanted.values())), row, strict=True)) for run_id, *row in rows}
-    for run_id, row in wanted.items():
-        # A call that no reply holds is a turn of the history, and no message that anybody sent.
-        assert found[run_id] | {"messages": 0} == row | {"messages": 0}
-    assert found["openhands-3f71cffa3b1777ef"]["messages"] == 5
+    # A call that no reply holds is a turn of the history, and no message that anybody sent.
+    (burr,) = (run_id for run_id in wanted if run_id.startswith("burr-"))
+    assert found[burr].pop("messages") < wanted[burr].pop("messages")
+    assert found == wanted
 
 
 def test_a_guard_that_would_have_ended_a_run_is_found_with_its_step(store: Store) -> None:
