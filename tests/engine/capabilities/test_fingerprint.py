@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
 
 def digest(project: Path) -> str:
     context = CallContext(workspace=Workspace(project), sandbox="")
-    return asyncio.run(fingerprint(context, project / ".stepfold"))
+    return asyncio.run(fingerprint(context, project / "kept runs"))
 
 
 def _put_back(path: Path) -> None:
@@ -56,7 +56,11 @@ NO_CHANGES: dict[str, Callable[[Path], object]] = {
     "nothing": lambda root: None,
     "the same again": lambda root: (root / "a.txt").write_text("one\n"),
     "a cache": lambda root: ((root / "__pycache__").mkdir(), (root / "__pycache__/x.pyc").write_text("x")),
-    "the store": lambda root: ((root / ".stepfold").mkdir(), (root / ".stepfold/x").write_text("x")),
+    "the store": lambda root: ((root / "kept runs").mkdir(), (root / "kept runs/x").write_text("x")),
+    "a store of the usual name": lambda root: (
+        (root / ".stepfold").mkdir(),
+        (root / ".stepfold/x").write_text("x"),
+    ),
     "an empty folder": lambda root: (root / "empty").mkdir(),
 }
 
@@ -79,7 +83,18 @@ def test_what_does_not_count_keeps_the_digest(project: Path, change: Callable[[P
     assert digest(project) == before
 
 
-def test_a_name_that_is_no_text_and_a_file_nobody_may_read_are_states_too(project: Path) -> None:
+def test_a_file_that_git_knows_and_that_is_gone_is_a_state_too(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", project], check=True)
+    subprocess.run(["git", "-C", project, "add", "."], check=True)
+    context = CallContext(workspace=Workspace(project), sandbox=probe("auto").backend)
+    before = asyncio.run(fingerprint(context, project / "kept runs"))
+
+    (project / "a.txt").unlink()
+
+    assert asyncio.run(fingerprint(context, project / "kept runs")) != before
+
+
+def test_a_name_that_is_no_text_is_a_name_too(project: Path) -> None:
     (project.joinpath(b"\xff".decode("utf-8", "surrogateescape"))).write_text("x")
     before = digest(project)
     (project / "a.txt").unlink()

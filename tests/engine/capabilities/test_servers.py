@@ -169,7 +169,7 @@ def test_a_contained_server_reads_the_project_and_changes_nothing(
         ),
         (bare(env=(("A", "$NO_SUCH_VARIABLE"),)), "NO_SUCH_VARIABLE", 60),
         (bare(contained=True), "no sandbox", 60),
-        (ServerSpec(name="house", url="http://127.0.0.1:9/mcp?key=secret"), "", 60),
+        (ServerSpec(name="house", url="http://127.0.0.1:9/mcp?key=secret"), "connect", 60),
     ],
 )
 def test_a_server_that_does_not_start_says_why(
