@@ -79,15 +79,23 @@ def packed(store: Path, logs: Sequence[Path]) -> Packed:
     return Packed(tuple(used), frozenset(there[name] for name in names))
 
 
+def stamped(logs: Iterable[Path]) -> dict[Path, Stamp]:
+    """Those of the logs whose runs are over, as they are now.
+
+    To be asked before the logs are loaded: a run that ended after it was loaded would be packed as it
+    was in the middle, under the stamp of the whole log, and answered so ever after.
+    """
+    return {log: stamp for log in logs if (stamp := _stamp_of_ended(log)) is not None}
+
+
 def keep(
-    connection: "DuckDBPyConnection", store: Path, logs: Iterable[Path], packs: Packed
+    connection: "DuckDBPyConnection", store: Path, ended: dict[Path, Stamp], packs: Packed
 ) -> tuple[Path, ...]:
-    """Copy what `recorded.fresh` holds of these logs, if their runs are over. A store that can't be
-    written stays as it is. Gives the packs that are to be read beside `recorded.fresh`.
+    """Copy what `recorded.fresh` holds of these logs, as they were when they were stamped. A store that
+    can't be written stays as it is. Gives the packs that are to be read beside `recorded.fresh`.
     """
     import duckdb
 
-    ended = {log: stamp for log in logs if (stamp := _stamp_of_ended(log)) is not None}
     if not ended:
         return packs.files
     with suppress(OSError, duckdb.Error):
@@ -173,24 +181,28 @@ def _united(connection: "DuckDBPyConnection", packs: Packed) -> tuple[Path, ...]
     for pack in small.values():
         runs |= pack.runs
     folder = next(iter(small)).parent
-    # The old ones go first: two packs of one run would be two copies of its rows.
-    connection.execute(f"CREATE TEMP TABLE united AS {reading(list(small))}")
-    for file in small:
-        _delete(file.with_suffix(".json"), file)
-    united = _write_rows(connection, folder, "SELECT * FROM united", runs)
-    connection.execute("DROP TABLE united")
+    united = _write_rows(connection, folder, reading(list(small)), runs, instead_of=small)
     return (*(file for file in packs.files if file not in small), united)
 
 
-def _write_rows(connection: Any, folder: Path, rows: str, runs: dict[str, Stamp]) -> Path:
-    """Write a pack whole, and its list last: without the list it does not count."""
+def _write_rows(
+    connection: Any, folder: Path, rows: str, runs: dict[str, Stamp], instead_of: Iterable[Path] = ()
+) -> Path:
+    """Write a pack whole, and its list last: without the list it does not count.
+
+    The packs that it stands for go in between: two that count would be two copies of a run's rows.
+    """
     file = folder / f"{_name(runs)}.parquet"
-    part = folder / f".{file.name}.{os.getpid()}"
-    connection.execute(f"COPY ({rows}) TO {quoted(str(part))} (FORMAT parquet, CODEC zstd)")
-    pack = Pack(_shape(), _digest_of(part), runs)
-    part.replace(file)
-    part.write_bytes(msgspec.json.encode(pack))
-    part.replace(file.with_suffix(".json"))
+    part, listed = (folder / f".{file.name}.{os.getpid()}{ending}" for ending in ("", ".json"))
+    try:
+        connection.execute(f"COPY ({rows}) TO {quoted(str(part))} (FORMAT parquet, CODEC zstd)")
+        listed.write_bytes(msgspec.json.encode(Pack(_shape(), _digest_of(part), runs)))
+        part.replace(file)
+        for old in instead_of:
+            _delete(old.with_suffix(".json"), old)
+        listed.replace(file.with_suffix(".json"))
+    finally:
+        _delete(part, listed)
     return file
 
 

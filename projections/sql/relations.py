@@ -151,9 +151,11 @@ def open_unguarded(store: Path) -> Relations:
     logs = sorted((store / "runs").glob("*.jsonl"))
     copied = packs.packed(store, logs)
     fresh = [log for log in logs if log not in copied.logs]
+    ended = packs.stamped(fresh)
     broken = _load(connection, fresh)
     odd = {one.file for one in broken}
-    files = packs.keep(connection, store, [log for log in fresh if str(log) not in odd], copied)
+    whole = {log: stamp for log, stamp in ended.items() if str(log) not in odd}
+    files = packs.keep(connection, store, whole, copied)
     connection.execute(f"CREATE VIEW recorded.log AS {_log(())}")
     if broken:
         rows = [(one.file, one.line, one.why) for one in broken]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stepfold.events import chain
 from stepfold.events.codec import encode
 from stepfold.projections.sql import packs
+from stepfold.projections.sql import relations as relations_module
 from stepfold.projections.sql.relations import DOCUMENTED, open_relations
 from tests.house import FINISH, LOAD, VERIFY, Hands, config, play
 
@@ -149,6 +150,54 @@ def test_small_packs_are_made_into_one(tmp_path: Path) -> None:
         assert count == number + 1
 
     assert len(list((tmp_path / packs.FOLDER).glob("*.parquet"))) < packs.SMALL_PACKS_AT_MOST
+
+
+def test_a_run_that_ends_while_the_logs_are_loaded_is_not_packed_as_it_was_before(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = relations_module._load
+
+    def load_and_let_it_end(connection: Any, files: list[Path]) -> Any:
+        broken = load(connection, files)
+        write_run(store, "open", LOAD, VERIFY, FINISH)
+        return broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(relations_module, "_load", load_and_let_it_end)
+        answers(store)
+
+    assert "open" not in packed(store)
+    relations = open_relations(store)
+    (said,) = relations.query("SELECT status FROM runs WHERE run_id = 'open'").rows
+    assert said == ("completed",)
+
+
+def test_packs_that_can_not_be_made_into_one_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "SMALL_PACKS_AT_MOST", 100)
+    for number in range(3):
+        write_run(tmp_path, f"r{number}", FINISH, max_steps=1)
+        open_relations(tmp_path).close()
+    before = set((tmp_path / packs.FOLDER).iterdir())
+    write_run(tmp_path, "one more", FINISH, max_steps=1)
+    digest_of = packs._digest_of
+    written: list[Path] = []
+
+    def full_at_the_second(file: Path) -> str:
+        written.extend([file] if file.name.startswith(".") else [])
+        if len(written) > 1:
+            raise OSError(28, "No space left on device")
+        return digest_of(file)
+
+    monkeypatch.setattr(packs, "SMALL_PACKS_AT_MOST", 2)
+    monkeypatch.setattr(packs, "_digest_of", full_at_the_second)
+
+    assert len(answers(tmp_path)["runs"]) == 4
+    assert len(written) == 2
+    left = set((tmp_path / packs.FOLDER).iterdir())
+    assert before < left
+    assert not [file for file in left if file.name.startswith(".")]
 
 
 def test_a_store_that_can_not_be_written_is_still_read(store: Path) -> None:
