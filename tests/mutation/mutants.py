@@ -205,7 +205,6 @@ def _negates(node: ast.AST) -> None:
 def _removes(node: ast.AST) -> None:
     """In place, for the parent isn't known here: a statement that does nothing."""
     node.__class__ = ast.Pass  # type: ignore[assignment]
-    node._fields = ()
 
 
 def _guard_dropper(place: int, number: int) -> Change:
