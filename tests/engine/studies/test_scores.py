@@ -85,7 +85,8 @@ def test_the_interval_holds_the_true_rate_about_as_often_as_it_says(runs: int, s
 
     covered = sum(chance(k) for k in range(runs + 1) if wilson(k, runs)[0] <= share <= wilson(k, runs)[1])
 
-    assert covered > 0.83
+    # Its coverage is worst just below the interval's end for one hit: 0.793 of one run, 0.832 of five.
+    assert covered > (0.83 if runs >= 5 else 0.79)
 
 
 @given(runs=st.integers(0, 500), passed=st.integers(0, 500))
