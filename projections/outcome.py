@@ -145,3 +145,9 @@ def _turn_lines(run: Run) -> Iterator[str]:
             yield f"{turn.role}{f' {turn.tool_call_id}' if turn.tool_call_id else ''}: {turn.content}"
         for call in turn.tool_calls:
             yield f"{turn.role} calls {call.id} {call.name} {call.arguments}"
+
+
+def goal_of(run: Run) -> str:
+    """What a run was asked: its goal; in a tool-calling run, its first user message."""
+    asked: str = getattr(run.config, "goal", "")
+    return asked or next((turn.content for turn in run.history.turns if turn.role == "user"), "")

@@ -14,7 +14,7 @@ from stepfold.engine.cli.replay import EXIT_CODES, over_cores, with_progress
 from stepfold.engine.runtime.configured import chosen_model
 from stepfold.engine.runtime.replay import replay as replay_trace
 from stepfold.engine.runtime.settings import SettingsError
-from stepfold.engine.studies.evaluation import Evaluation, folder_of, recorded_judgements, score_of
+from stepfold.engine.studies.evaluation import Evaluation, ended_run, folder_of, recorded_judgements, score_of
 from stepfold.engine.studies.scores import Rate, Score, rates_by_model
 from stepfold.engine.studies.suite import SUITE_FILE, Suite, Trial, read_suite, trials_of
 from stepfold.events.store import Store
@@ -119,7 +119,7 @@ def _replayed(suite: Suite, trials: Sequence[Trial], store: str | None) -> tuple
     """Each recorded trace, replayed; the scores of what they recorded, and the exit code of the worst."""
     with existing_store(store) as opened:
         judgements = recorded_judgements(folder_of(suite, opened))
-        found = [score_of(trial, opened, judgements) for trial in trials]
+        found = [score_of(trial, ended_run(trial, opened), judgements) for trial in trials]
         scores = tuple(
             score if score is not None else Score(trial, None)
             for trial, score in zip(trials, found, strict=True)

@@ -12,8 +12,7 @@ from stepfold.engine.models.protocol import body
 from stepfold.engine.runtime.requests import recorded_request
 from stepfold.events.journal import LogError
 from stepfold.events.store import Store
-from stepfold.projections.outcome import LoopOutcome, outcome
-from stepfold.projections.state import Run
+from stepfold.projections.outcome import LoopOutcome, goal_of, outcome
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 _JSON = click.option("--json", "for_machines", is_flag=True, help="JSON on stdout.")
@@ -111,7 +110,7 @@ def summary_of(store: Store, run_id: str) -> dict[str, Any]:
         return _row(run_id, "unreadable", error.why)
     result: LoopOutcome = outcome(run)
     row = {
-        **_row(run_id, result.finish, getattr(run.config, "goal", "") or _first_words(run)),
+        **_row(run_id, result.finish, goal_of(run)),
         "loop": run.loop,
         "parent": run.parent,
         "source": run.source,
@@ -125,11 +124,6 @@ def summary_of(store: Store, run_id: str) -> dict[str, Any]:
     }
     store.keep_summary(run_id, json.dumps(row))
     return row
-
-
-def _first_words(run: Run) -> str:
-    """What a tool-calling run was asked: its first user message."""
-    return next((turn.content for turn in run.history.turns if turn.role == "user"), "")
 
 
 def _row(run_id: str, finish: str, goal: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import click
 
@@ -14,7 +15,8 @@ from stepfold.engine.studies.audit import Auditor, by_guard
 from stepfold.engine.studies.difference import difference
 from stepfold.engine.studies.page.document import document
 from stepfold.engine.studies.page.told import RunTold
-from stepfold.events.journal import NO_EVENT, LogError
+from stepfold.events.journal import NO_EVENT, LogError, damaged_records_of
+from stepfold.events.vocabulary import AnyEvent, Unknown
 from stepfold.projections.ending import why
 from stepfold.projections.outcome import outcome
 
@@ -41,13 +43,15 @@ def view(run_ids: tuple[str, ...], output: Path, store: str | None) -> None:
     traces = [located(name, store)[0] for name in run_ids]
     runs, auditor = [], Auditor()
     for trace in traces:
-        reading = _read(trace)
+        reading = RunTold()
+        audit = auditor.audit(_read(trace, reading))
+        if not reading.run.seq:
+            raise LogError(trace, NO_EVENT)
         result = as_it_stands(outcome(reading.run), trace)
-        audit = auditor.audit(record.event for record in read_noting(trace))
         runs.append({**reading.data(result, why(result), trace.name), "audit": by_guard(audit)})
     parts = None
     if len(traces) == 2:
-        a, b = ((record.event for record in read_noting(trace)) for trace in traces)
+        a, b = ((record.event for record in damaged_records_of(trace, [])) for trace in traces)
         parts = difference(a, b).step
     page = document(runs, parts)
     _write(output, page)
@@ -55,35 +59,25 @@ def view(run_ids: tuple[str, ...], output: Path, store: str | None) -> None:
     say(f"wrote     {output}  {shown}, {output.stat().st_size:,} bytes")
 
 
-def _read(trace: Path) -> RunTold:
-    reading = RunTold()
+def _read(trace: Path, reading: RunTold) -> Iterator[AnyEvent | Unknown]:
+    """The events of a trace, each told on its way: what is wrong with it is noted once."""
     watched = sys.stderr.isatty()
     for record in read_noting(trace):
         reading.take(record.event)
         if watched and record.event.seq and record.event.seq % EVENTS_BETWEEN_NOTES == 0:
             note(f"{trace.name}: {record.event.seq:,} events")
-    if not reading.run.seq:
-        raise LogError(trace, NO_EVENT)
-    return reading
+        yield record.event
 
 
 def _write(output: Path, page: str) -> None:
     """Write the whole page or nothing. Raises ClickException."""
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", dir=output.parent, prefix=f".{output.name}.", delete=False
-        ) as file:
-            file.write(page)
-        whole = Path(file.name)
-        whole.chmod(0o666 & ~_umask())
-        whole.replace(output)
+        draft.write_text(page, encoding="utf-8")
+        draft.replace(output)
     except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
         raise click.UsageError(
             f"{output}: can't be written: {error.strerror}; name another with -o"
         ) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -21,8 +21,13 @@ def mermaid(table: Table, notes: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def guard_names(row: Row) -> list[str]:
+    """A row's conditions as they are read: those that must hold, and those that must not."""
+    return [guard.__name__ for guard in row.when] + [f"not {guard.__name__}" for guard in row.unless]
+
+
 def _label(row: Row) -> str:
-    guards = [guard.__name__ for guard in row.when] + [f"not {guard.__name__}" for guard in row.unless]
+    guards = guard_names(row)
     condition = f" [{' and '.join(guards)}]" if guards else ""
     ending = {"emits": f" / {row.event}", "silent": " / (silent)", "rests": " / (rests)"}[row.sort]
     return f"{row.name} on {' or '.join(row.on)}{condition}{ending}"

@@ -85,11 +85,11 @@ class Evaluation:
         return tuple(scores[trial.run_id] for trial in trials)
 
     async def _score(self, trial: Trial, model_of: Callable[[str | None, Settings], Model]) -> Score:
-        known = score_of(trial, self._store, self._judged)
-        if known is not None and known.outcome is not None and not got_no_reply(known.outcome):
+        ended = ended_run(trial, self._store)
+        known = score_of(trial, ended, self._judged)
+        if known is not None and ended is not None and not got_no_reply(ended[0]):
             return known
         project = self.folder / "projects" / trial.run_id / trial.task.id
-        ended = ended_run(trial, self._store)
         if ended is None or got_no_reply(ended[0]) or not project.is_dir():
             self._clear_away(trial, project)
             await asyncio.to_thread(lay_out, self._suite, trial.task, project)
@@ -167,9 +167,10 @@ def ended_run(trial: Trial, store: Store) -> tuple[LoopOutcome, str] | None:
     return None if ended.status in NOT_AN_END or log.torn else (ended, log.chain)
 
 
-def score_of(trial: Trial, store: Store, judgements: dict[str, Judged]) -> Score | None:
-    """The score of a trial that was run and judged, folded from what is recorded; None for another."""
-    ended = ended_run(trial, store)
+def score_of(
+    trial: Trial, ended: tuple[LoopOutcome, str] | None, judgements: dict[str, Judged]
+) -> Score | None:
+    """The score of a trial that was run and judged, from what `ended_run` says of it; None for another."""
     line = judgements.get(trial.run_id)
     if ended is None or line is None or line.chain != ended[1]:
         return None

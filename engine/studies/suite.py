@@ -134,8 +134,10 @@ def trials_of(
     labels = _labels(specs)
     count = range(1, (repeats or suite.repeats) + 1)
     places = product(wanted, specs, suite.seeds or (None,), count)
+    files = {task.id: _files_below(suite.folder / task.project) if task.project else [] for task in wanted}
     return tuple(
-        _trial(suite, task, model, labels[model], seed, repeat) for task, model, seed, repeat in places
+        _trial(suite, task, files[task.id], model, labels[model], seed, repeat)
+        for task, model, seed, repeat in places
     )
 
 
@@ -156,7 +158,15 @@ def _labels(specs: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _trial(suite: Suite, task: Task, model: str, label: str, seed: int | None, repeat: int) -> Trial:
+def _trial(
+    suite: Suite,
+    task: Task,
+    files: list[tuple[str, str]],
+    model: str,
+    label: str,
+    seed: int | None,
+    repeat: int,
+) -> Trial:
     spec = model
     for word, value in (("task", task.id), ("seed", seed), ("repeat", repeat)):
         spec = spec.replace(f"{{{word}}}", str(value))
@@ -164,7 +174,7 @@ def _trial(suite: Suite, task: Task, model: str, label: str, seed: int | None, r
     settings = settings_of(tree, f"the task {task.id}")
     depends = (
         msgspec.to_builtins(task),
-        _files_below(suite.folder / task.project) if task.project else [],
+        files,
         # A file counts by what it says, so that a suite can be moved.
         label,
         _content_of(spec) or model,

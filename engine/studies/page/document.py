@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from stepfold.engine.core.decide import LOOPS
+from stepfold.engine.core.diagram import guard_names
 from stepfold.engine.core.machine import Table
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
@@ -54,7 +55,7 @@ def table_data(table: Table) -> dict[str, Any]:
                 "on": list(row.on),
                 "sources": list(row.sources),
                 "dest": row.dest,
-                "guards": [g.__name__ for g in row.when] + [f"not {g.__name__}" for g in row.unless],
+                "guards": guard_names(row),
                 "sort": row.sort,
                 "event": row.event,
             }

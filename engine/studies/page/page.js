@@ -151,7 +151,8 @@
     }));
     state.steps = [...steps.values()].sort((a, b) => a.step - b.step);
     state.shown = state.steps;
-    state.longest = Math.max(1, ...state.steps.flatMap(({ sides }) => sides.filter(Boolean).map(spent)).reduce((most, one) => [Math.max(most[0] || 0, one)], []));
+    const spans = state.steps.flatMap(({ sides }) => sides.filter(Boolean).map(spent));
+    state.longest = spans.reduce((most, one) => Math.max(most, one), 1);
   }
 
   const spent = (step) => Math.max(step.ended - step.started, step.model + step.tools + step.checks);

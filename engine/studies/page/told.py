@@ -7,8 +7,7 @@ from typing import Any
 from stepfold.engine.studies.page.seen import Conversation, Texts
 from stepfold.engine.studies.page.words import Item, told
 from stepfold.events import vocabulary as v
-from stepfold.projections.evidence import listed
-from stepfold.projections.outcome import LoopOutcome, outcome
+from stepfold.projections.outcome import LoopOutcome, goal_of
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run, microseconds
 
@@ -46,15 +45,20 @@ class RunTold:
         """All that the page shows of the run. `name` is that of its file."""
         run = self.run
         origin = microseconds(run.started_ts)
-        for step in self._steps:
-            step["started"] = microseconds(step.pop("from")) - origin
-            step["ended"] = microseconds(step.pop("until")) - origin
+        steps = [
+            {
+                **step,
+                "started": microseconds(step["started"]) - origin,
+                "ended": microseconds(step["ended"]) - origin,
+            }
+            for step in self._steps
+        ]
         return {
             **result.as_json(),
             "name": name,
             "why": why,
             "loop": run.loop,
-            "goal": getattr(run.config, "goal", "") or _first_words(run),
+            "goal": goal_of(run),
             "model": run.asking[0] or getattr(run.config, "model", ""),
             "mode": getattr(getattr(run.config, "generation", None), "mode", "chat"),
             "engine": run.engine,
@@ -63,8 +67,7 @@ class RunTold:
             "started": run.started_ts,
             "ended": run.ts,
             "error": result.reason,
-            "evidence": listed(result.evidence, result.mutations),
-            "steps_told": self._steps,
+            "steps_told": steps,
             "messages": self._conversation.messages,
             "strands": self._conversation.strands,
             "texts": self._texts.listed(),
@@ -77,8 +80,8 @@ class RunTold:
         self._steps.append(
             {
                 "step": event.step,
-                "from": event.ts,
-                "until": event.ts,
+                "started": event.ts,
+                "ended": event.ts,
                 "model": 0,
                 "tools": 0,
                 "checks": 0,
@@ -96,7 +99,7 @@ class RunTold:
 
     def _time(self, event: Event, step: dict[str, Any]) -> None:
         """Add what a landing took to the step that asked for it."""
-        step["until"] = max(step["until"], event.ts)
+        step["ended"] = max(step["ended"], event.ts)
         match event:
             case v.ModelStarted():
                 self._started["model"] = (step, "model", event.ts)
@@ -134,12 +137,3 @@ def tell(events: Iterable[Event]) -> RunTold:
     for event in events:
         reading.take(event)
     return reading
-
-
-def told_outcome(reading: RunTold) -> LoopOutcome:
-    """The outcome of what was read."""
-    return outcome(reading.run)
-
-
-def _first_words(run: Run) -> str:
-    return next((turn.content for turn in run.history.turns if turn.role == "user"), "")
