@@ -109,6 +109,14 @@ STORIES: dict[str, dict[str, Any]] = {
         "temperature": 0.9,
         "seed": 4,
     },
+    "one_brace_short": {
+        "files": {"settings.json": '{"app": {"theme": {"color": "light"}}}\n'},
+        "goal": "In settings.json change the color from light to dark",
+        "checks": [CheckSpec("dark", "grep -q dark settings.json")],
+        "max_steps": 5,
+        "temperature": 1.0,
+        "seed": 8,
+    },
     "writes_a_readme": {
         "files": {"tool.py": "print('hello')\n"},
         "goal": "Write a README.md with a section headed Usage that says how to run tool.py",

@@ -8,7 +8,7 @@ import pytest
 from stepfold.engine.runtime.replay import replay
 from stepfold.engine.runtime.requests import recorded_request
 from stepfold.events.journal import read_log
-from stepfold.events.vocabulary import ModelStarted
+from stepfold.events.vocabulary import ActionRejected, ModelReplied, ModelStarted, ToolStarted
 from stepfold.projections.outcome import outcome
 from stepfold.projections.run import fold
 
@@ -51,3 +51,20 @@ def test_every_request_is_rebuilt_with_the_digest_that_was_recorded(story: Path)
 def test_the_demo_plays_the_story_of_a_fixed_test():
     packaged = Path(__file__).parents[1] / "engine" / "demo" / "recording.jsonl"
     assert packaged.read_bytes() == (FIXTURES / "fixes_a_failing_test" / "log.jsonl").read_bytes()
+
+
+def test_a_model_that_is_a_brace_short_is_refused_each_time():
+    """The 0.5B model left out a brace of its second call, and said the same again after each repair."""
+    events = [record.event for record in read_log(FIXTURES / "one_brace_short" / "log.jsonl").records]
+    replies = {event.step: event for event in events if isinstance(event, ModelReplied)}
+    short = [
+        step
+        for step, reply in replies.items()
+        if reply.text.count("{") == reply.text.count("}") + 1 and reply.finish_reason == "stop"
+    ]
+
+    refused = {event.step: event.error for event in events if isinstance(event, ActionRejected)}
+
+    assert short == [2, 3, 4, 5]
+    assert [refused[step] for step in short] == ["NotJson"] * 4
+    assert not any(isinstance(event, ToolStarted) for event in events)
