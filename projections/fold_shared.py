@@ -27,6 +27,9 @@ from stepfold.projections.state import Run, Slot, decided_config, in_microsecond
 SERVER_PREFIX = "mcp."
 """How the names of all capabilities begin that a server offers, `mcp.<server>.<tool>`."""
 
+BACKOFF = "wait:"
+"""How the keys of the waits before a next attempt begin."""
+
 
 def run_started(run: Run, event: RunStarted) -> None:
     """Take the configuration; every loop begins in the state `opening`."""
@@ -125,13 +128,13 @@ def retry_scheduled(run: Run, event: RetryScheduled) -> None:
     if not decided_config(run).retry.sleep or event.delay <= 0:
         ask(run, *run.asking)
         return
-    key = f"wait:{run.call_id}:{event.attempt}"
+    key = f"{BACKOFF}{run.call_id}:{event.attempt}"
     run.due[key] = Wait(key, microseconds(event.ts) + in_microseconds(event.delay))
 
 
 def wait_ended(run: Run, event: WaitEnded) -> None:
     """After a backoff the attempt is due."""
-    if event.key.startswith("wait:"):
+    if event.key.startswith(BACKOFF):
         ask(run, *run.asking)
 
 
@@ -147,7 +150,7 @@ def model_failed(run: Run, event: ModelFailed) -> None:
     run.fault = event.error
     run.fault_detail = run.model_landed.detail if isinstance(run.model_landed, ModelErred) else ""
     run.model_landed = None
-    run.due = {key: effect for key, effect in run.due.items() if not key.startswith(("model:", "wait:"))}
+    run.due = {key: effect for key, effect in run.due.items() if not key.startswith(("model:", BACKOFF))}
 
 
 def tool_started(run: Run, event: ToolStarted) -> None:

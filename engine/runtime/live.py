@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
+from stepfold.engine.runtime.drive import ends_batch
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
@@ -186,6 +187,8 @@ class LiveEffects:
             batch.append(
                 replace(event, run_id=self.run_id, seq=run.seq + len(batch), step=run.step, ts=ts, key=key)
             )
+            if ends_batch(batch[-1]):
+                break
         return batch
 
     def _cancel_what_is_gone(self, run: Run) -> None:

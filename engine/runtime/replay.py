@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.core.own_guards import MissingGuard
-from stepfold.engine.runtime.drive import drive
+from stepfold.engine.runtime.drive import drive, ends_batch
 from stepfold.events.codec import encode
 from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import (
@@ -125,6 +125,8 @@ class RecordedRun:
                 answered.add(event.key)
             batch.append(event)
             self._advance()
+            if ends_batch(event):
+                break
         if not batch and self._next is not None:
             self._refuse(run, self._next.event)
         self._handed_out = len(batch)
@@ -213,15 +215,13 @@ def batch_at(records: Sequence[Recorded], position: int, run: Run) -> list[AnyEv
             break
         answered.add(getattr(record.event, "key", ""))
         batch.append(record.event)
+        if ends_batch(record.event):
+            break
     return batch
 
 
 def _joins(record: Recorded, run: Run, answered: set[str]) -> bool:
-    """Whether a recorded event belongs to the batch that has answered these keys.
-
-    A wait that ends makes the next attempt due, and decides nothing: its landing is a batch of its own,
-    although no decided event stands between the two.
-    """
+    """Whether a recorded event belongs to the batch that has answered these keys."""
     event = record.event
     if isinstance(event, Observed):
         return not event.key or (event.key in run.due and event.key not in answered)

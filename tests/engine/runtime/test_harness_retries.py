@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from stepfold.engine.core.backoff import backoff, delay_of, hint_in, hinted, jittered
 from stepfold.engine.runtime.harness import AgentHarness
 from stepfold.engine.runtime.run_policy import RunPolicy
-from stepfold.events.configuration import Retry
-from stepfold.events.vocabulary import BLANK, ModelErred
+from stepfold.engine.testing.moves import Move, Script
+from stepfold.engine.testing.plays import play as play_script
+from stepfold.events.configuration import HarnessConfig, Retry
+from stepfold.events.vocabulary import BLANK, ModelErred, Observed
 from tests.harness_house import Counted, Scripted, VirtualClock, calls, erred, play, text
 
 ONE_ATTEMPT = RunPolicy(retry=Retry(attempts=1))
@@ -129,3 +131,17 @@ def test_a_failed_call_counts_once_and_the_tools_before_it_stay() -> None:
     played = play(AgentHarness(model, [Counted("look").tool]))
     assert (played.kind, played.run.model_calls, played.run.tool_calls) == ("Model", 2, 1)
     assert "busy" in str(played.error)
+
+
+def test_a_deadline_that_passes_with_the_next_attempt_replays() -> None:
+    """Found by the fuzzer: replay took the deadline for the backoff's batch, and decided before the reply."""
+    settings = HarnessConfig(
+        models=(),
+        manifests=(),
+        retry=Retry(attempts=2, sleep=True),
+        wall_clock=30.0,
+        max_model_calls=1,
+    )
+    player = play_script(Script(settings, (Move("err", number=1), Move("jump", number=1))))
+    landed = [event.key for event in player.events if isinstance(event, Observed)]
+    assert landed[-3:] == ["wait:model-1:1", "clock", "model:model-1:1"]
