@@ -6,8 +6,7 @@ from typing import Protocol
 from stepfold.engine.core.decide import decide
 from stepfold.engine.core.own_guards import MissingGuard
 from stepfold.engine.runtime.own_guards import fetch_for
-from stepfold.events.vocabulary import AnyEvent, Decided, Unknown, WaitEnded
-from stepfold.projections.fold_shared import BACKOFF
+from stepfold.events.vocabulary import AnyEvent, Decided, Unknown
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 
@@ -40,15 +39,6 @@ class EventLog(Protocol):
 
 class NeverRests(RuntimeError):
     """A table that decides for ever: a mistake in a row, named."""
-
-
-def ends_batch(event: AnyEvent | Unknown) -> bool:
-    """A backoff that ends makes the next attempt due and decides nothing, so it ends its batch.
-
-    No decided event stands in the log between it and what lands next, and replay has to cut there too:
-    with a deadline that passed in the same moment it would decide before the attempt's own landing.
-    """
-    return isinstance(event, WaitEnded) and event.key.startswith(BACKOFF)
 
 
 async def drive(run: Run, effects: Effects, log: EventLog) -> Run:

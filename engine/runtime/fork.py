@@ -6,10 +6,11 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from stepfold.engine.capabilities.sandbox import Probe
+from stepfold.engine.runtime.batches import batch_at
 from stepfold.engine.runtime.changes import changed
 from stepfold.engine.runtime.drive import EventLog
 from stepfold.engine.runtime.live import LiveEffects
-from stepfold.engine.runtime.replay import ReplayDiverged, batch_at, verify
+from stepfold.engine.runtime.replay import ReplayDiverged, verify
 from stepfold.events.codec import encode
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.journal import Recorded

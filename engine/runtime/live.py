@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepfold.engine.capabilities.servers import Servers
+from stepfold.engine.runtime.batches import ends_batch
 from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
-from stepfold.engine.runtime.drive import ends_batch
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,

@@ -9,7 +9,6 @@ the table that fired, and the observed event that led to it.
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.core.own_guards import MissingGuard
-from stepfold.engine.runtime.drive import drive, ends_batch
+from stepfold.engine.runtime.batches import Batch
+from stepfold.engine.runtime.drive import drive
 from stepfold.events.codec import encode
 from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import (
@@ -116,17 +116,14 @@ class RecordedRun:
     async def next(self, run: Run) -> Sequence[AnyEvent | Unknown]:
         """The next maximal run of neighbouring observed events."""
         batch: list[AnyEvent | Unknown] = []
-        answered: set[str] = set()
-        while self._next is not None and _joins(self._next, run, answered):
+        cut = Batch(run)
+        while self._next is not None and cut.takes(self._next):
             event = self._next.event
             if isinstance(event, Observed):
                 self._refuse_unasked(run, event, first=not batch and run.seq == 0)
                 self._last_observed = event
-                answered.add(event.key)
             batch.append(event)
             self._advance()
-            if ends_batch(event):
-                break
         if not batch and self._next is not None:
             self._refuse(run, self._next.event)
         self._handed_out = len(batch)
@@ -199,33 +196,6 @@ class RecordedRun:
     def _cause(self) -> Any:
         event = self._last_observed
         return None if event is None else {"seq": event.seq, "kind": type(event).__name__, "key": event.key}  # type: ignore[union-attr]
-
-
-def was_decided(record: Recorded) -> bool:
-    """Whether a line of an unknown kind stands for a decision: every one of those names its row."""
-    return "row" in _fields(record.line)
-
-
-def batch_at(records: Sequence[Recorded], position: int, run: Run) -> list[AnyEvent | Unknown]:
-    """The recorded landings from `position` on that answer what is due in `run`, as one batch."""
-    batch: list[AnyEvent | Unknown] = []
-    answered: set[str] = set()
-    for record in islice(records, position, None):
-        if not _joins(record, run, answered):
-            break
-        answered.add(getattr(record.event, "key", ""))
-        batch.append(record.event)
-        if ends_batch(record.event):
-            break
-    return batch
-
-
-def _joins(record: Recorded, run: Run, answered: set[str]) -> bool:
-    """Whether a recorded event belongs to the batch that has answered these keys."""
-    event = record.event
-    if isinstance(event, Observed):
-        return not event.key or (event.key in run.due and event.key not in answered)
-    return isinstance(event, Unknown) and not was_decided(record)
 
 
 def first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:

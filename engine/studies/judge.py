@@ -13,9 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepfold.engine.core.guards import cycle_repeats, failure_repeats, rejection_repeats
+from stepfold.engine.runtime.batches import batch_at
 from stepfold.engine.runtime.changes import changed
 from stepfold.engine.runtime.drive import drive
-from stepfold.engine.runtime.replay import batch_at, run_to_end
+from stepfold.engine.runtime.replay import run_to_end
 from stepfold.events.codec import encode
 from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import Recorded
