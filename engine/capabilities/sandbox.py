@@ -28,11 +28,10 @@ from stepfold.engine.capabilities.boxes import (
     launcher_words,
     limited,
 )
+from stepfold.engine.capabilities.guarded_entries import guarded_entries
 from stepfold.engine.capabilities.output import Capture
 from stepfold.engine.capabilities.workspace import Workspace
 
-GUARDED_FOLDERS = (".git", ".stepfold")
-SETTINGS_FILE = "stepfold.toml"
 BACKENDS = ("bubblewrap", "landlock")
 PROBE_SECONDS = 15
 GRACE_SECONDS = 1.0
@@ -129,7 +128,7 @@ async def run(
     it is left. Raises SandboxBroken when the box could not be built, ValueError for no backend.
     """
     box = box_for(workspace, limits, readable)
-    with _guarded_entries(workspace), _status_pipe() as (heard, status):
+    with guarded_entries(workspace), _status_pipe() as (heard, status):
         with _words_for(box, backend, status, command, limits) as (words, environment):
             process, output, transport = await _start(words, environment, box.project, (heard, status))
             capture = Capture(limits.kept)
@@ -269,47 +268,6 @@ def _said(heard: int) -> bytes:
         return os.read(heard, 4096)
     except BlockingIOError:
         return b""
-
-
-_guards: dict[Path, int] = {}
-"""How many running commands rely on an empty entry that we put in a protected place."""
-
-
-@contextlib.contextmanager
-def _guarded_entries(workspace: Workspace) -> Iterator[None]:
-    """Keep a command from taking a protected name that is free.
-
-    A read-only mount needs something to be mounted on: a `.git` that does not exist could be made,
-    with a hook in it for the user's next git command. So the two folders are there, empty, while a
-    command runs. An empty file would show in git's status, so `stepfold.toml` is put aside after.
-    """
-    settings = workspace.root / SETTINGS_FILE
-    had_settings = os.path.lexists(settings)
-    made: list[Path] = []
-    try:
-        for name in GUARDED_FOLDERS:
-            path = workspace.root / name
-            if path in _guards or _make_guard(path):
-                _guards[path] = _guards.get(path, 0) + 1
-                made.append(path)
-        yield
-    finally:
-        for path in made:
-            _guards[path] -= 1
-            if not _guards[path]:
-                del _guards[path]
-                with contextlib.suppress(OSError):
-                    path.rmdir()
-        if not had_settings and os.path.lexists(settings):
-            settings.replace(settings.with_name(f"{SETTINGS_FILE}.proposed"))
-
-
-def _make_guard(path: Path) -> bool:
-    try:
-        path.mkdir()
-    except OSError:
-        return False
-    return True
 
 
 async def _until_ended(
