@@ -128,7 +128,7 @@ class RunStarted(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     """The first event of every log. `parent` is the run that started this one, if any.
 
     A fork names its `source`, and shares that run's events below `source_seq`; from there on `forked`
-    is the configuration, where it differs.
+    is the configuration, where it differs, and `forked_system` the text of the system turn.
     """
 
     config: Config
@@ -139,6 +139,7 @@ class RunStarted(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     source: str = ""
     source_seq: int = 0
     forked: Config | None = None
+    forked_system: str = ""
     resealed: tuple[Reseal, ...] = ()
 
 

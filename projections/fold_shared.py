@@ -42,8 +42,9 @@ def run_started(run: Run, event: RunStarted) -> None:
     run.started_ts = event.ts
     run.manifests = _own_manifests(config)
     run.state = "opening"
-    if event.forked is not None:
+    if event.forked is not None or event.forked_system:
         run.fork_seq, run.fork_config = event.source_seq, event.forked
+        run.fork_system = event.forked_system
     if isinstance(config, GoalConfig):
         run.loop = "goal"
         run.history.append(Message("user", config.goal))
@@ -59,6 +60,8 @@ def _own_manifests(config: Config) -> dict[str, Manifest]:
 
 def forked(run: Run) -> None:
     """The events shared with the source are folded: from here on the fork's own configuration holds."""
+    if run.fork_system:
+        run.history.instruct(run.fork_system)
     if run.fork_config is not None:
         run.config = run.fork_config
         own = _own_manifests(run.config)

@@ -67,6 +67,22 @@ def run_reopened(run: Run, event: RunReopened) -> None:
         _shift_deadline(run, microseconds(event.ts) - run.now)
 
 
+def forked(run: Run, was: float | None) -> None:
+    """A fork under another wall clock than it `was`, in seconds: it is counted from the same start."""
+    harness, wall_clock = run.harness, config_of(run).wall_clock
+    if wall_clock == was:
+        return
+    if wall_clock is None:
+        harness.deadline = None
+        run.due.pop(DEADLINE, None)
+        return
+    # The time that the run has rested is in the deadline that it had.
+    rested = 0 if was is None or harness.deadline is None else harness.deadline - in_microseconds(was)
+    harness.deadline = (rested or microseconds(run.started_ts)) + in_microseconds(wall_clock)
+    if not run.status:
+        run.due[DEADLINE] = Wait(DEADLINE, harness.deadline)
+
+
 def _shift_deadline(run: Run, gap: int) -> None:
     if run.harness.deadline is None:
         return

@@ -58,6 +58,16 @@ class ConversationHistory:
         self.generation += 1
         return turn
 
+    def instruct(self, text: str) -> None:
+        """Say something else in the system turn that the conversation begins with, and chain it anew."""
+        if not self.turns or self.turns[0].role != "system":
+            return
+        turns = [Message("system", text), *self.turns[1:]]
+        self.turns, self.chains, self.characters = [], [], 0
+        self.generation += 1
+        for turn in turns:
+            self.append(turn)
+
     def drop(self, count: int) -> tuple[Message, ...]:
         """Drop the `count` oldest turns after the first one, and chain the rest anew."""
         dropped = tuple(self.turns[1 : 1 + count])

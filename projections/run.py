@@ -144,6 +144,13 @@ def _run_started(run: Run, event: v.RunStarted) -> None:
 SHARED[v.RunStarted] = _run_started
 
 
+def _forked(run: Run) -> None:
+    was = getattr(run.config, "wall_clock", None)
+    shared.forked(run)
+    if run.loop == "tools":
+        tools.forked(run, was)
+
+
 class _Sorted(NamedTuple):
     decided: Reducers
     observed: Reducers
@@ -172,8 +179,6 @@ def evolve(run: Run, event: v.Event | v.Unknown) -> Run:
     """
     run.seq = event.seq + 1
     run.step = event.step
-    if run.seq == run.fork_seq:
-        shared.forked(run)
     kind: Any = event.__class__
     decided, observed = REDUCERS[run.loop]
     reducer = decided.get(kind)
@@ -181,17 +186,15 @@ def evolve(run: Run, event: v.Event | v.Unknown) -> Run:
         reducer(run, event)
         if event.to:  # type: ignore[union-attr]
             run.state = event.to  # type: ignore[union-attr]
-        return run
-    reducer = observed.get(kind)
-    if reducer is None:
+    elif (reducer := observed.get(kind)) is None:
         run.unknown_kinds += 1
-        return run
     # What lands after its effect was given up never happened: nobody waits for it any more.
-    key = event.key  # type: ignore[union-attr]
-    if key and run.due.pop(key, None) is None:
-        return run
-    reducer(run, event)
-    run.ts = event.ts
+    elif not event.key or run.due.pop(event.key, None) is not None:  # type: ignore[union-attr]
+        reducer(run, event)
+        run.ts = event.ts
+    # The last event that a fork shares is its source's still, and folded as its source folds it.
+    if run.seq == run.fork_seq:
+        _forked(run)
     return run
 
 

@@ -289,6 +289,7 @@ class Run(Accumulator):
         "fault_detail",
         "fork_config",
         "fork_seq",
+        "fork_system",
         "goal",
         "harness",
         "history",
@@ -320,6 +321,7 @@ class Run(Accumulator):
         self.engine = ""
         self.fork_seq = -1
         self.fork_config: Config | None = None
+        self.fork_system = ""
         self.loop = ""
         self.config: Config = NOT_STARTED
         self.manifests: dict[str, Manifest] = {}

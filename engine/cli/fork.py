@@ -1,6 +1,9 @@
 """`stepfold fork`: branch off a recorded run, under other settings, another model or an edited reply."""
 
 import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +16,18 @@ from stepfold.engine.models.recorded import RECORDING_SPENT
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.configured import chosen_model, loop_of
 from stepfold.engine.runtime.continued import Continued
-from stepfold.engine.runtime.fork import CannotFork, served_mutations
+from stepfold.engine.runtime.fork import TOOLS_ELSEWHERE, CannotFork, served_mutations
 from stepfold.engine.runtime.settings import Settings, read_settings
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.journal import Recorded, read_log
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import RunStarted
+from stepfold.projections.outcome import LoopOutcome
+from stepfold.projections.outcome import outcome as outcome_of
+from stepfold.projections.run import fold
+
+if TYPE_CHECKING:
+    from stepfold.engine.runtime.harness import AgentHarness
 
 NAMED_AT_MOST = 5
 
@@ -29,6 +38,7 @@ NAMED_AT_MOST = 5
 @click.option("--model", metavar="MODEL", help="Who goes on: URL#NAME, script:FILE or trace:FILE.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="From SEQ on; repeatable.")
 @click.option("--reply", metavar="TEXT", help="What the model said at SEQ instead.")
+@click.option("--harness", metavar="MODULE:NAME", help="Your AgentHarness, for a tool-calling run.")
 @click.option("--project", default=".", metavar="DIR", help="The project to go on in [the current folder].")
 @click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 @click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
@@ -38,6 +48,7 @@ def fork(
     model: str | None,
     settings: tuple[str, ...],
     reply: str | None,
+    harness: str | None,
     project: str,
     store: str | None,
     for_machines: bool,
@@ -54,6 +65,12 @@ def fork(
     with Store(store_folder(store, folder)) as opened:
         trace, _ = located(run_id, str(opened.folder))
         source = read_log(trace).records
+        if harness is not None:
+            if model:
+                raise click.UsageError("--model: the models are those of --harness; leave one of the two out")
+            forked, kept = _fork_by(harness, opened, trace, at, settings, reply)
+            _tell_what_was_served(source, read_log(kept.path_of(forked.run_id)).records)
+            return report(forked, kept, for_machines)
         answers = resolve_model(model, configured, source)
         loop = loop_of(configured, folder, answers, opened, watch=narrator(sys.stderr.isatty()))
         outcome = loop.fork(trace, at=at, changes=settings, reply=reply)
@@ -64,6 +81,37 @@ def fork(
         return report(outcome, opened, for_machines)
 
 
+def _fork_by(
+    named: str, store: Store, trace: Path, at: int, settings: tuple[str, ...], reply: str | None
+) -> tuple[LoopOutcome, Store]:
+    """Fork a tool-calling run by the user's own harness, into its own store if it has one."""
+    from stepfold.engine.runtime.agent_run import HarnessError
+
+    harness = _harness_named(named)
+    harness.adopt(store)
+    kept = harness.store or store
+    try:
+        run = harness.fork_sync(trace, at=at, changes=settings, reply=reply).run
+    except HarnessError as error:
+        run = error.run
+    return outcome_of(fold(run.events)), kept
+
+
+def _harness_named(named: str) -> "AgentHarness":
+    from stepfold.engine.runtime.harness import AgentHarness
+
+    module, _, name = named.partition(":")
+    # As `python -m` does: what lies in the current folder can be named.
+    sys.path.insert(0, "")
+    try:
+        found = getattr(import_module(module), name, None)
+    except (ImportError, ValueError) as error:
+        raise click.UsageError(f"--harness {named!r}: {error}; name it as MODULE:NAME") from error
+    if not isinstance(found, AgentHarness):
+        raise click.UsageError(f"--harness {named!r}: no AgentHarness is there; name it as MODULE:NAME")
+    return found
+
+
 def resolve_model(spec: str | None, settings: Settings, source: tuple[Recorded, ...]) -> Model:
     """`--model`, else the source's own replies with `[model]` after them."""
     if spec:
@@ -71,7 +119,7 @@ def resolve_model(spec: str | None, settings: Settings, source: tuple[Recorded, 
     start = source[0].event
     config = (start.forked or start.config) if isinstance(start, RunStarted) else None
     if not isinstance(config, GoalConfig):
-        raise CannotFork("only goal runs can be forked: the tools of other runs live in their own program")
+        raise CannotFork(TOOLS_ELSEWHERE)
     wanted = settings.model
     if not wanted.base_url:
         return Continued(source, config.model, None)

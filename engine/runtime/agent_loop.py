@@ -22,10 +22,10 @@ from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.chat import Chat
 from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.ending import drive_to_the_end
-from stepfold.engine.runtime.fork import Branch, branch_off
+from stepfold.engine.runtime.fork import Branch, branch_off, goal_change
 from stepfold.engine.runtime.goal_effects import Approve, GoalEffects, nobody_there
 from stepfold.engine.runtime.interrupts import interrupts
-from stepfold.engine.runtime.live import LiveEffects
+from stepfold.engine.runtime.live import Landing, LiveEffects
 from stepfold.engine.runtime.own_guards import fetch, provided
 from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
@@ -39,6 +39,7 @@ from stepfold.events.store import Store
 from stepfold.events.vocabulary import (
     BLANK,
     CancelRequested,
+    Message,
     RunStarted,
     SandboxProbed,
     ToolErred,
@@ -189,7 +190,9 @@ class AgentLoop:
         this loop's project. Raises CannotFork, ChangeError and LogError.
         """
         source = read_log(run_id if isinstance(run_id, Path) else self.store.path_of(run_id)).records
-        shared = branch_off(source, at=at, changes=changes, model=self.model.name, reply=reply)
+        change = goal_change(changes, self.model.name)
+        said = None if reply is None else Message("assistant", reply)
+        shared = branch_off(source, at=at, change=change, reply=said)
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(new_run_id())
@@ -205,7 +208,12 @@ class AgentLoop:
             try:
                 found = probe(self._sandbox)
                 listed = await _listed(effects, found.backend)
-                branch = Branch(shared, live=effects, log=log, probe=found, listed=listed)
+
+                def news(run: Run) -> list[Landing]:
+                    probed = SandboxProbed(*BLANK, backend=found.backend, why=found.why)
+                    return [*([probed] if found.backend != run.backend else []), *listed]
+
+                branch = Branch(shared, live=effects, log=log, news=news)
                 await drive(run, branch, branch)
             finally:
                 await effects.close()

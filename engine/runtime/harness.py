@@ -15,21 +15,25 @@ from stepfold.engine.runtime.agent_run import (
     AgentRun,
     HarnessError,
 )
+from stepfold.engine.runtime.changes import changed
 from stepfold.engine.runtime.clock import Clock
+from stepfold.engine.runtime.fork import CannotFork, branch_off
 from stepfold.engine.runtime.harness_effects import HarnessEffects, named
-from stepfold.engine.runtime.harness_life import Life, Said
+from stepfold.engine.runtime.harness_life import Life, Said, message_of
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.middleware import HOOKS, Middleware, overrides
 from stepfold.engine.runtime.reopen import CannotResume
 from stepfold.engine.runtime.response_cache import ResponseCache
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
-from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy, resolved
+from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy, resolved, taken_over
 from stepfold.engine.runtime.tools import Tool, ToolDeclarationError, tool
-from stepfold.events.configuration import HarnessConfig, MiddlewareSpec, ModelSpec
+from stepfold.events.configuration import Config, HarnessConfig, MiddlewareSpec, ModelSpec
+from stepfold.events.journal import read_log
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import (
     AnyEvent,
     Command,
+    Message,
 )
 
 
@@ -148,6 +152,57 @@ class AgentHarness:
             raise CannotResume(f"run {run_id}: nothing of it is recorded in this harness's store")
         return _settled(await life.again(commands))
 
+    async def fork(
+        self,
+        trace: str | Path,
+        *,
+        at: int,
+        changes: Sequence[str] = (),
+        reply: Said | None = None,
+        system: str = "",
+        state: Any = None,
+        context: Any = None,
+        config: RunConfig | None = None,
+    ) -> AgentLoopResult:
+        """Branch off a recorded run (an id of the store, or a trace file) into a run of its own.
+
+        Everything below seq `at` is shared. From there on `changes` (`KEY=VALUE`, as `stepfold judge
+        --set` takes them) and this harness's models, tools and middlewares hold; its `policy` does not,
+        for the recorded limits go on. `reply` is said instead of the one recorded at `at`: a text, or an
+        assistant message with tool calls. `system` is what the first turn says instead. What the source
+        recorded serves while the fork decides the same: no model, tool, hook or sub-agent runs for it.
+        The rest is live. Raises CannotFork, ChangeError, LogError and HarnessError.
+        """
+        given = config or RunConfig()
+        source = read_log(self._trace_of(trace)).records
+        shared = branch_off(
+            source,
+            at=at,
+            change=lambda recorded: self._takes_over(recorded, changes, given),
+            reply=None if reply is None else _reply_of(reply),
+            system=system,
+        )
+        life = Life(self, state, context, given, stream=False)
+        return _settled(await life.branch(shared))
+
+    def _trace_of(self, trace: str | Path) -> Path:
+        if isinstance(trace, Path):
+            return trace
+        if self._store is None or not self._store.holds(trace):
+            raise CannotFork(f"run {trace}: nothing of it is recorded in this harness's store")
+        return self._store.path_of(trace)
+
+    def _takes_over(self, recorded: Config, changes: Sequence[str], config: RunConfig) -> Config:
+        if not isinstance(recorded, HarnessConfig):
+            raise CannotFork("this is no tool-calling run: fork it with `AgentLoop.fork` or `stepfold fork`")
+        own = self.configuration(config, stream=recorded.stream)
+        taken = taken_over(recorded, own, config)
+        if taken.response_strategy == "tool" and taken.response_name in self.tools:
+            raise CannotFork(
+                f"the run's answer is named {taken.response_name!r}, and so is a tool: rename it"
+            )
+        return changed(taken, changes)
+
     async def continue_or_begin(
         self, state: Any, context: Any, config: RunConfig, messages: Sequence[Said]
     ) -> AgentRun:
@@ -180,6 +235,10 @@ class AgentHarness:
         """`invoke_with_status` for programs without an event loop."""
         return asyncio.run(self.invoke_with_status(state, context, config, messages))
 
+    def fork_sync(self, trace: str | Path, **named: Any) -> AgentLoopResult:
+        """`fork` for programs without an event loop."""
+        return asyncio.run(self.fork(trace, **named))
+
     def resume_sync(self, run_id: str, **named: Any) -> AgentLoopResult:
         """`resume` for programs without an event loop."""
         return asyncio.run(self.resume(run_id, **named))
@@ -187,6 +246,11 @@ class AgentHarness:
     def adopt(self, store: Store | None) -> None:
         """Record into this store from now on, unless the harness has one of its own."""
         self._store = self._store or store
+
+    @property
+    def store(self) -> Store | None:
+        """Where its runs are recorded."""
+        return self._store
 
     # --- what a life of a run needs -------------------------------------------------------------------
 
@@ -240,6 +304,10 @@ def _settled(result: AgentLoopResult) -> AgentLoopResult:
     if result.run.status in {"failed", "cancelled"}:
         raise HarnessError(result.run.error, result.run.detail, result.run, result.status)
     return result
+
+
+def _reply_of(said: Said) -> Message:
+    return Message("assistant", said) if isinstance(said, str) else message_of(said)
 
 
 def _models(models: Model | str | Sequence[Model | str]) -> dict[str, Model]:

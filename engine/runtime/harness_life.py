@@ -7,13 +7,15 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from stepfold.engine.runtime.agent_run import AgentLoopResult, agent_run, status_of
-from stepfold.engine.runtime.drive import EventLog
+from stepfold.engine.runtime.drive import Effects, EventLog
 from stepfold.engine.runtime.ending import drive_to_the_end
+from stepfold.engine.runtime.fork import Branch
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import push_reopening, reopen
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
 from stepfold.engine.runtime.run_policy import RunConfig, new_run_id
 from stepfold.events.configuration import HarnessConfig
+from stepfold.events.journal import Recorded
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
@@ -21,6 +23,7 @@ from stepfold.events.vocabulary import (
     Command,
     Message,
     ModelDelta,
+    RunReopened,
     RunStarted,
     SteeringReceived,
     ToolCall,
@@ -91,7 +94,7 @@ class Life:
                 *BLANK,
                 config=self._harness.configuration(self.config, stream=self._stream),
                 engine=version("stepfold"),
-                input=tuple(_message(message) for message in messages),
+                input=tuple(message_of(message) for message in messages),
                 parent=self.config.parent,
                 parent_call=self.config.parent_call,
             )
@@ -115,7 +118,14 @@ class Life:
             self._effects.push(SteeringReceived(*BLANK, commands=tuple(commands)), STEERING)
         return await self._drive(log)
 
-    async def _drive(self, log: RunLog | MemoryLog) -> AgentLoopResult:
+    async def branch(self, shared: Sequence[Recorded]) -> AgentLoopResult:
+        """A life that a source's records serve for as long as they apply; see `fork.branch_off`."""
+        log = self._harness.log(self.run_id)
+        if isinstance(log, RunLog):
+            log.begin()
+        return await self._drive(log, shared)
+
+    async def _drive(self, log: RunLog | MemoryLog, shared: Sequence[Recorded] = ()) -> AgentLoopResult:
         stops = []
         if self.config.cancellation is not None:
             stops.append(self.config.cancellation.listen(self.cancel))
@@ -125,7 +135,11 @@ class Life:
         if isinstance(log, RunLog):
             self._effects.before_once = log.sync
         try:
-            await self._to_the_end(told)
+            if shared:
+                branch = Branch(shared, live=self._effects, log=told, news=_reopened)
+                await self._to_the_end(branch, branch)
+            else:
+                await self._to_the_end(self._effects, told)
         finally:
             for stop in stops:
                 stop()
@@ -135,12 +149,17 @@ class Life:
         events = tuple(event for event in told.events if not isinstance(event, Unknown))
         return AgentLoopResult(agent_run(self.run, events), status_of(self.run))
 
-    async def _to_the_end(self, log: EventLog) -> None:
+    async def _to_the_end(self, effects: Effects, log: EventLog) -> None:
         """Drive; when this task is cancelled, end the run cancelled first, so that its log is whole."""
-        await drive_to_the_end(self.run, self._effects, log, self.cancel)
+        await drive_to_the_end(self.run, effects, log, self.cancel)
 
     def _hear(self, batch: tuple[Command, ...]) -> None:
         self._effects.push(SteeringReceived(*BLANK, commands=batch))
+
+
+def _reopened(run: Run) -> tuple[RunReopened]:
+    """A fork goes on later than its source: the time between is not counted against its deadline."""
+    return (RunReopened(*BLANK),)
 
 
 class _Told:
@@ -161,7 +180,8 @@ class _Told:
         self._log.flush()
 
 
-def _message(said: Said) -> Message:
+def message_of(said: Said) -> Message:
+    """What a caller said, as a message; a text is a user's."""
     if isinstance(said, Message):
         return said
     if isinstance(said, str):

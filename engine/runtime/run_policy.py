@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from stepfold.engine.runtime.steering import CancellationToken, SteeringHandle
 from stepfold.events.configuration import (
@@ -137,6 +138,33 @@ def resolved(
         response_name="" if wanted is None else wanted.name,
         response_strategy=_strategy(wanted, ordered),
         namespace=policy.namespace,
+    )
+
+
+def taken_over(recorded: HarnessConfig, own: HarnessConfig, config: RunConfig) -> HarnessConfig:
+    """What holds of a recorded run once a harness goes on with a fork of it.
+
+    The harness acts, so its models, tools, middlewares and cache take over. How far the run may go and
+    what it answers in stay as recorded; an explicit cap of the fork's `config` only makes them stricter.
+    """
+    # A run may have been started with another model first, which is no change of models.
+    same = not config.model and sorted(map(repr, own.models)) == sorted(map(repr, recorded.models))
+    models = recorded.models if same else own.models
+    strategy = recorded.response_strategy
+    if strategy == "provider" and models != recorded.models and not (models and models[0].structured):
+        strategy = "tool"
+    return replace(
+        recorded,
+        models=models,
+        manifests=own.manifests,
+        middleware=own.middleware,
+        cache=own.cache,
+        max_model_calls=_whole(stricter(config.max_model_calls, recorded.max_model_calls)),
+        max_tool_calls=_whole(stricter(config.max_tool_calls, recorded.max_tool_calls)),
+        max_depth=_whole(stricter(config.max_depth, recorded.max_depth)),
+        wall_clock=stricter(config.timeout, recorded.wall_clock),
+        steering=recorded.steering if config.steering is None else own.steering,
+        response_strategy=strategy,
     )
 
 

@@ -1,6 +1,7 @@
 """`stepfold fork`: what is shared is the source's byte for byte, the rest is live, and the whole replays."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from stepfold import AgentLoop
 from stepfold.engine.runtime.fork import CannotFork
 from stepfold.events.chain import unsealed
+from stepfold.events.journal import read_log
+from stepfold.projections.run import fold
 from tests.engine.cli.projects import (
     BREAK,
     FINISH,
@@ -178,6 +181,83 @@ def test_a_fork_of_a_fork_keeps_its_settings_and_refuses_others_after_them(
     refused.is_refused("is itself a fork", f"from seq {at}")
     result, third = forked(project, first, "--at", at, *again, code=4)
     assert (result.json["steps"], read(third)[0]["forked"]["max_steps"]) == (4, 4)
+
+
+def transcript_before(trace: Path, at: int) -> list[str]:
+    return fold(record.event for record in read_log(trace).records[:at]).goal.transcript
+
+
+def test_the_last_shared_event_is_folded_as_the_source_folds_it(project: Project, source: Path) -> None:
+    # It was folded under the fork's own settings: checks that had been judged were judged by nobody.
+    at = seq_of(source, "ChecksJudged") + 1
+
+    _, trace = forked(project, source, "--at", at, "--set", 'verification="manual"')
+
+    assert transcript_before(trace, at) == transcript_before(source, at)
+
+
+def test_a_configuration_that_changes_right_after_the_start_holds_from_there_on(
+    project: Project, source: Path
+) -> None:
+    start, *rest = source.read_bytes().splitlines(keepends=True)
+    event = json.loads(unsealed(start.rstrip())[0])
+    event |= {"source": "elsewhere", "source_seq": 1, "forked": {**event["config"], "max_steps": 2}}
+    other = source.with_name("other.jsonl")
+    other.write_bytes(edited(json.dumps(event, separators=(",", ":")).encode() + b"\n" + b"".join(rest)))
+
+    run = fold(record.event for record in read_log(other).records[:1])
+
+    assert getattr(run.config, "max_steps", 0) == 2
+
+
+def test_a_fork_from_the_start_can_itself_be_forked(project: Project, source: Path) -> None:
+    _, first = forked(project, source, "--at", 1, "--set", "loop.max_steps=3", code=4)
+
+    _, second = forked(project, first, "--at", 1, code=4)
+    assert [without_id(event) for event in read(second)] == [without_id(event) for event in read(first)]
+
+    at = seq_of(first, "ModelStarted", 1)
+    result, third = forked(project, first, "--at", at, "--set", "loop.max_steps=2", code=4)
+    assert result.json["steps"] == 2
+    assert [without_id(e) for e in read(third)[1:at]] == [without_id(e) for e in read(first)[1:at]]
+
+
+HARNESS = """
+from stepfold import AgentHarness, tool
+
+@tool(idempotency="pure")
+def double(number: int) -> int:
+    return 2 * number
+
+agent = AgentHarness("script:{script}", [double], store={store})
+nothing = 3
+"""
+
+
+def test_a_tool_calling_run_is_forked_by_the_harness_of_its_own_program(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.folder)
+    monkeypatch.syspath_prepend(str(project.folder))
+    function = {"name": "double", "arguments": '{"number":4}'}
+    asks = {"message": {"tool_calls": [{"id": "a", "type": "function", "function": function}]}}
+    script = project.folder / "agent.jsonl"
+    script.write_text(json.dumps(asks) + "\n" + json.dumps({"text": "eight"}) + "\n")
+    store = repr(str(project.store))
+    (project.folder / "own_agent.py").write_text(HARNESS.format(script=script, store=store))
+    made = import_module("own_agent").agent.invoke_sync(messages=["double 4"])
+    trace = project.store / "runs" / f"{made.run_id}.jsonl"
+    at = seq_of(trace, "ModelReplied", 1)
+    ask = ("fork", trace, "--at", at, "--project", project.folder)
+
+    result = project.ask(*ask, "--harness", "own_agent:agent", "--reply", "ten", "--json")
+
+    assert (result.code, result.json["summary"]) == (0, "ten")
+    assert project.ask("replay", result.json["trace"]).code == 0
+    project.ask(*ask).is_refused("AgentHarness.fork", "--harness MODULE:ATTRIBUTE")
+    project.ask(*ask, "--harness", "own_agent:nothing").is_refused("no AgentHarness is there")
+    project.ask(*ask, "--harness", "no_such_agent:x").is_refused("No module named")
+    project.ask(*ask, "--harness", "own_agent:agent", "--model", "script:x").is_refused("leave one")
 
 
 @pytest.mark.parametrize(
