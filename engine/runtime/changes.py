@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepfold.engine.core.own_guards import GuardClash, MissingGuard, require
 from stepfold.engine.core.profile import PROFILES
+from stepfold.engine.runtime.own_guards import fetch
 from stepfold.events.configuration import (
     NO_GUARDS,
     Config,
@@ -43,6 +45,15 @@ def _guard(name: str) -> Callable[[Any, Any], Any]:
     return change
 
 
+def _own_guards(config: Any, value: Any) -> Any:
+    names = value if isinstance(value, list) else str(value).split(",")
+    own = tuple(dict.fromkeys(name for name in (str(name).strip() for name in names) if name))
+    fetch(own)
+    for name in own:
+        require(name)
+    return replace(config, guards=replace(config.guards, own=own))
+
+
 def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     def change(config: Any, value: Any) -> Any:
         patterns = value if isinstance(value, list) else [value]
@@ -71,6 +82,7 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "guards.cycle": _guard("cycle"),
     "guards.rejection": _guard("rejection"),
     "guards.failure": _guard("failure"),
+    "guards.own": _own_guards,
     "sandbox.network": _field("network"),
     "verification": _field("verification"),
 }
@@ -113,7 +125,11 @@ def changed(config: Config, settings: Iterable[str]) -> Config:
         change = keys.get(key)
         if change is None:
             raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {_meant(key, loop, keys)}")
-        config = _checked(change(config, _value(text)), setting)
+        try:
+            wanted = change(config, _value(text))
+        except (MissingGuard, GuardClash) as error:
+            raise ChangeError(f"--set {setting!r}: {error}") from error
+        config = _checked(wanted, setting)
     return config
 
 

@@ -108,17 +108,20 @@ def only_finish(run, name, arguments):
 """
 
 
-def test_an_installed_guard_is_named_in_the_configuration_and_found_by_replay(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     (site / "house_rules-1.0.dist-info").mkdir(parents=True)
     (site / "house_rules.py").write_text(INSTALLED)
     (site / "house_rules-1.0.dist-info" / "METADATA").write_text("Name: house-rules\nVersion: 1.0\n")
     (site / "house_rules-1.0.dist-info" / "entry_points.txt").write_text(
-        "[stepfold.guards]\nonly_finish = house_rules:only_finish\n"
+        "[stepfold.guards]\nonly_finish = house_rules:only_finish\nlost = house_rules:nobody\n"
     )
     monkeypatch.syspath_prepend(str(site))
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_guard_is_named_in_the_configuration_and_found_by_replay(project: Project) -> None:
     project.configure('[guards]\nown = ["only_finish"]\n')
 
     result = project.run(load("fs.read"))
@@ -126,3 +129,35 @@ def test_an_installed_guard_is_named_in_the_configuration_and_found_by_replay(
     assert result.code == 1
     assert "load is not finish" in result.err + result.text
     assert project.ask("replay", "last").code == 0
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("written", ["only_finish", " only_finish, only_finish", '["only_finish"]'])
+def test_recorded_runs_are_judged_under_an_installed_guard(project: Project, written: str) -> None:
+    assert project.run(load("fs.read"), FINISH, options=["--max-steps", 2]).code == 4
+
+    found = project.ask("judge", "last", "--set", f"guards.own={written}", "--json").json
+
+    assert found["would"] == {"finish": "failed", "step": 1, "guard": "only_finish", "known": True}
+    assert found["changed"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_recorded_guard_can_be_judged_away(project: Project) -> None:
+    project.configure('[guards]\nown = ["only_finish"]\n')
+    assert project.run(load("fs.read")).code == 1
+
+    found = project.ask("judge", "last", "--set", "guards.own=", "--json").json
+
+    assert (found["recorded"]["finish"], found["would"]["known"]) == ("failed", False)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [("nobody_has_this", "'nobody_has_this' is not here"), ("lost", "'lost' can't be loaded")],
+)
+def test_a_guard_that_is_not_here_judges_nothing(project: Project, written: str, words: str) -> None:
+    project.run(FINISH)
+
+    project.ask("judge", "last", "--set", f"guards.own={written}").is_refused("--set ", words)
