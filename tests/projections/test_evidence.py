@@ -1,13 +1,24 @@
 """Evidence counts while nothing has changed the workspace since, and only exit code 0 is a pass."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepfold.events.configuration import CheckSpec
-from stepfold.events.vocabulary import BLANK, CheckReturned, ToolErred, ToolReturned
+from stepfold.events.vocabulary import (
+    BLANK,
+    CheckReturned,
+    CheckStarted,
+    EvidenceRecorded,
+    RunStarted,
+    ToolErred,
+    ToolReturned,
+)
 from stepfold.projections.evidence import Evidence, listed, unmet
 from stepfold.projections.fold_goal import checks_of
+from stepfold.projections.run import fold
 from tests.engine.core.stories import LOST, PASSED
 from tests.house import FINISH, LOAD, VERIFY, Hands, Story, call, config, of_kind, play
 
@@ -86,3 +97,24 @@ def test_manual_verification_has_no_checks() -> None:
 
     assert checks_of(run) == ()
     assert of_kind(events, "FinishAccepted")
+
+
+def test_a_check_that_changes_the_files_counts_as_one_change_and_makes_the_checks_before_it_stale() -> None:
+    def event(kind: type, seq: int, **fields: object) -> object:
+        return kind(1, "r", seq, 1, "t", **fields)
+
+    settings = config(checks=(CHECKS[0], CHECKS[1]))
+    events: list[Any] = [
+        event(RunStarted, 0, config=settings, engine="e"),
+        event(CheckStarted, 1, row="verify", check_id="a", key="check:a"),
+        event(CheckReturned, 2, key="check:a", exit_code=0, workspace="before"),
+        event(EvidenceRecorded, 3, row="record", check_id="a", passed=True),
+        event(CheckStarted, 4, row="next_check", check_id="b", key="check:b"),
+        event(CheckReturned, 5, key="check:b", exit_code=0, workspace="after"),
+        event(EvidenceRecorded, 6, row="record", check_id="b", passed=True),
+    ]
+
+    run = fold(events)
+
+    assert run.goal.mutations == 1
+    assert unmet(checks_of(run), run.goal.evidence, run.goal.mutations) == ("a",)

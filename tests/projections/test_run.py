@@ -290,6 +290,7 @@ def test_unknown_kinds_are_counted_and_change_nothing_else() -> None:
 
     after = slots_of(run)
     assert {name for name in after if after[name] != before[name]} == {"seq", "unknown_kinds"}
+    assert run.unknown_kinds == before["unknown_kinds"] + 1
 
 
 @pytest.mark.parametrize("cut", [1, 12, 25, 40])
@@ -335,6 +336,55 @@ def test_asking_again_after_an_empty_reply_that_never_came_changes_no_turn() -> 
     )
 
     assert fold([started, again]).history.turns == []
+
+
+def a_call_in_flight() -> Run:
+    """A tool-calling run whose one call has started."""
+    asked = v.ToolCall("c", "slow", "{}")
+    return fold(
+        [
+            v.RunStarted(1, "r", 0, 0, "t", config=HarnessConfig(), engine="e"),
+            v.ModelStarted(1, "r", 1, 1, "t", "ask", call_id="m", model="x", digest=""),
+            v.ModelReplied(1, "r", 2, 1, "t", key="model:m:0", text="", tool_calls=(asked,)),
+            v.ModelCompleted(1, "r", 3, 1, "t", "complete", call_id="m"),
+            v.ToolStarted(1, "r", 4, 1, "t", "launch", call_id="c", name="slow", key="tool:1.0"),
+        ]
+    )
+
+
+def a_failure(run: Run) -> v.ToolFailed:
+    return v.ToolFailed(
+        1, "r", run.seq, 1, "t", "cancel_call", call_id="c", error="Cancelled", key="tool:1.0"
+    )
+
+
+def test_a_call_that_was_given_up_is_no_longer_in_flight() -> None:
+    run = a_call_in_flight()
+    assert "tool:1.0" in run.due
+
+    evolve(run, a_failure(run))
+
+    assert "tool:1.0" not in run.due
+
+
+def test_a_sub_agent_that_failed_is_paid_for_by_its_parent() -> None:
+    run = a_call_in_flight()
+    spent = v.ChildUsage(model_calls=2, input_tokens=30, output_tokens=4)
+    before = run.usage
+
+    evolve(run, v.ToolErred(1, "r", 5, 1, "t", key="tool:1.0", error="Broken", child=spent))
+    evolve(run, a_failure(run))
+
+    assert run.usage == before.plus_child(spent)
+    assert run.usage.input_tokens == before.input_tokens + 30
+
+
+def test_a_failure_of_no_call_changes_nothing() -> None:
+    run = fold([v.RunStarted(1, "r", 0, 0, "t", config=HarnessConfig(), engine="e")])
+
+    evolve(run, a_failure(run))
+
+    assert (run.harness.tool_calls, run.history.turns, run.fault) == (0, [], "")
 
 
 @pytest.mark.parametrize(

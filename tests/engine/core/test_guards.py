@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
-from stepfold.engine.core.guards import over_window, turns_to_drop
+from stepfold.engine.core.guards import action_repeats, over_window, turns_to_drop
 from stepfold.events.vocabulary import Message
-from stepfold.projections.state import Run
+from stepfold.projections.state import Action, Run
 from tests.house import config
 
 SEED = Message(role="user", content="begin")
@@ -89,3 +89,26 @@ def test_the_oldest_turns_go_until_there_is_room_and_no_answer_stays_without_its
     assert all(turn.role == "tool" for turn in between), "only answers go beyond what is needed"
     assert dropped == 0 or len(kept) == 0 or kept[0].role != "tool"
     assert needed > 0 or dropped == 0
+
+
+READ = Action("capability_call", '{"a":1,"b":2}')
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "repeats"),
+    [
+        (READ, READ, True),
+        (READ, Action("capability_call", '{"b":2,"a":1}'), True),
+        (READ, Action("capability_call", '{"a":1,"b":3}'), False),
+        (READ, Action("verify", '{"a":1,"b":2}'), False),
+        (READ, None, False),
+        (None, READ, False),
+    ],
+)
+def test_an_action_repeats_the_last_one_whatever_the_order_of_its_keys(
+    now: Action | None, before: Action | None, repeats: bool
+) -> None:
+    run = Run()
+    run.goal.action, run.goal.previous_action = now, before
+
+    assert action_repeats(run, None) is repeats

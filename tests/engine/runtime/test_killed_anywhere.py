@@ -1,13 +1,7 @@
-"""A run killed before, inside and after any of its writes is resumed: nothing recorded is lost or run twice.
-
-Each death is real: a forked process sends itself SIGKILL from within the write.
-"""
+"""A run killed in or between any of its writes is resumed: nothing recorded is lost or run twice."""
 
 import json
-import multiprocessing
-import os
 import shutil
-import signal
 from collections import Counter
 from pathlib import Path
 
@@ -18,8 +12,9 @@ from stepfold.engine.models.scripted import Script
 from stepfold.events import vocabulary as v
 from stepfold.events.configuration import CheckSpec
 from stepfold.events.integrity import check
-from stepfold.events.journal import Journal, read_log
+from stepfold.events.journal import read_log
 from tests.engine.cli.projects import FINISH, VERIFY, call, load
+from tests.engine.runtime.deaths import killed
 
 COMMANDS = ("echo one >> ran", "echo two >> ran")
 REPLIES = (
@@ -45,34 +40,11 @@ def loop_in(project: Path) -> AgentLoop:
     )
 
 
-def lives(project: Path, events: int, torn: float) -> None:
-    """A first life that dies with this many events written, and this part of the next."""
-    whole_append = Journal.append
-    written = 0
-
-    def append(journal: Journal, batch: bytes) -> None:
-        nonlocal written
-        lines = batch.splitlines(keepends=True)
-        if written + len(lines) > events:
-            rest = events - written
-            last = lines[rest]
-            os.write(journal._file, b"".join(lines[:rest]) + last[: int(len(last) * torn)])
-            os.kill(os.getpid(), signal.SIGKILL)
-        written += len(lines)
-        whole_append(journal, batch)
-
-    Journal.append = append  # type: ignore[method-assign]
-    loop_in(project).run("make a + b", run_id="r")
-
-
-def killed(project: Path, events: int, torn: float) -> bool:
+def dies(project: Path, events: int, torn: float) -> bool:
     """Whether the first life came that far, in a project of its own."""
     shutil.rmtree(project, ignore_errors=True)
     project.mkdir()
-    life = multiprocessing.get_context("fork").Process(target=lives, args=(project, events, torn))
-    life.start()
-    life.join()
-    return life.exitcode == -signal.SIGKILL
+    return killed(lambda: loop_in(project).run("make a + b", run_id="r"), events, torn)
 
 
 @pytest.mark.parametrize("torn", [0.0, 0.5], ids=["at its boundary", "half way"])
@@ -80,7 +52,7 @@ def test_a_run_killed_at_any_event_is_resumed_whole(tmp_path: Path, torn: float)
     project = tmp_path / "project"
     path = project / ".stepfold" / "runs" / "r.jsonl"
     events = 1
-    while killed(project, events, torn):
+    while dies(project, events, torn):
         recorded = path.read_bytes()
         whole = recorded[: recorded.rfind(b"\n") + 1]
 
