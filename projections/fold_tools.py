@@ -76,9 +76,11 @@ def forked(run: Run, was: float | None) -> None:
         harness.deadline = None
         run.due.pop(DEADLINE, None)
         return
-    # The time that the run has rested is in the deadline that it had.
-    rested = 0 if was is None or harness.deadline is None else harness.deadline - in_microseconds(was)
-    harness.deadline = (rested or microseconds(run.started_ts)) + in_microseconds(wall_clock)
+    # A deadline was put off by every time that the run has rested, and so tells when it would have begun.
+    begun = microseconds(run.started_ts)
+    if was is not None and harness.deadline is not None:
+        begun = harness.deadline - in_microseconds(was)
+    harness.deadline = begun + in_microseconds(wall_clock)
     if not run.status:
         run.due[DEADLINE] = Wait(DEADLINE, harness.deadline)
 
