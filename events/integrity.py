@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
+from stepfold.events.index import RunIndex
 from stepfold.events.journal import (
     NO_EVENT,
     Journal,
@@ -20,7 +21,6 @@ from stepfold.events.journal import (
     damaged_records_of,
     read_damaged_log,
 )
-from stepfold.events.store import RunIndex
 from stepfold.events.vocabulary import Reseal, RunStarted
 
 SHOWN_AT_MOST = 100
@@ -88,7 +88,7 @@ def _agreement(path: Path, index: RunIndex) -> str:
         pairs = zip_longest(whole, index.lines())
         for seq, (written, indexed) in enumerate(pairs):
             if indexed is None:
-                return f"lacks the lines from seq {seq} on; they are copied when the run is resumed"
+                return f"lacks the lines from seq {seq} on; it catches up when this run or another ends"
             if written is None:
                 return f"differs: it also holds lines from seq {seq} on; resume puts them back"
             if written != indexed:

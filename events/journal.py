@@ -1,9 +1,11 @@
 """The JSONL file of one run: the truth. Appended by one write a batch, read line by line, never rewritten."""
 
+import errno
 import fcntl
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -208,6 +210,21 @@ def _locked(file: int) -> bool:
     return False
 
 
+_MENDING = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some of your quota",
+    errno.EFBIG: "raise the limit of a file's size (`ulimit -f`)",
+    errno.EIO: "look after the disk",
+}
+
+
+def _lost(what: str, error: OSError) -> str:
+    mending = _MENDING.get(error.errno or 0, "mend that")
+    return (
+        f"{what}: {error.strerror}; all before it is safe. To go on, {mending}, and then `stepfold resume` it"
+    )
+
+
 class Journal:
     """The append side of one run's file, held by one process at a time.
 
@@ -236,18 +253,16 @@ class Journal:
 
     def append(self, lines: bytes) -> None:
         """Write a batch of whole lines, each with its line feed. Raises LogError; the file stays whole."""
+        left = memoryview(lines)
         try:
-            written = os.write(self._file, lines)
-            if written != len(lines):
-                raise OSError(28, "No space left on device")
+            # A write that a full disk or a limit cuts short says why only when the rest is tried.
+            while left:
+                left = left[os.write(self._file, left) :]
         except OSError as error:
-            os.ftruncate(self._file, self._size)
-            raise LogError(
-                self.path,
-                f"can't be written: {error.strerror}; all before it is safe. "
-                "Free some space, then `stepfold resume` goes on from there",
-            ) from error
-        self._size += written
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise LogError(self.path, _lost("can't be written", error)) from error
+        self._size += len(lines)
 
     def cut(self, torn: bytes) -> None:
         """Cut what a crash left of a last line."""
@@ -260,8 +275,11 @@ class Journal:
             self.append(b"\n")
 
     def sync(self) -> None:
-        """Force what was written onto the disk."""
-        os.fdatasync(self._file)
+        """Force what was written onto the disk. Raises LogError."""
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            raise LogError(self.path, _lost("can't be forced onto the disk", error)) from error
 
     def close(self) -> None:
         """Release the file."""

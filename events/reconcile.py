@@ -4,14 +4,19 @@ SQLite follows the journal, so after a killed process it lacks lines. After a lo
 lines that the journal has lost; those that continue the journal's chain are put back, the rest goes.
 """
 
+import sqlite3
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepfold.events import chain
 from stepfold.events.codec import LineError, decode
-from stepfold.events.journal import Journal, Log, Recorded, read_log
-from stepfold.events.store import RunIndex
+from stepfold.events.index import RunIndex
+from stepfold.events.journal import Journal, Log, Recorded, read_log, records_of
 
 
 class Repair(Struct, frozen=True):
@@ -26,25 +31,55 @@ class Repair(Struct, frozen=True):
 NOTHING = Repair()
 
 
-def reconcile(journal: Journal, index: RunIndex) -> tuple[Log, Repair]:
-    """Make both sides of an opened run whole and equal; its log, and what that took. Raises LogError."""
+class Reconciled(NamedTuple):
+    """The log of a run that is taken up again, what that took, and why SQLite stayed behind, if it did."""
+
+    log: Log
+    repair: Repair
+    behind: str = ""
+
+
+def reconcile(journal: Journal, index: RunIndex) -> Reconciled:
+    """Make both sides of an opened run whole and equal. A SQLite that can't be used now stays behind, and is
+    for `catch_up`. Raises LogError.
+    """
     log = read_log(journal.path)
     if log.torn:
         journal.cut(log.torn)
     journal.end_last_line()
-    last = log.records[-1]
-    agrees = index.line_at(last.event.seq) in {None, last.written}
-    restored = tuple(_continuing(log, index)) if agrees and log.is_sealed else ()
+    try:
+        agrees = index.line_at(log.records[-1].event.seq) in {None, log.records[-1].written}
+        restored = tuple(_continuing(log, index)) if agrees and log.is_sealed else ()
+    except sqlite3.Error as error:
+        return Reconciled(log, Repair(len(log.torn)), str(error))
     if restored:
         journal.append(b"".join(record.written + b"\n" for record in restored))
     whole = Log((*log.records, *restored), log.torn)
-    first_wrong = len(whole.records) if agrees else 0
-    dropped = index.drop_from(first_wrong)
+    repair = Repair(len(log.torn), len(restored))
+    try:
+        dropped = index.drop_from(len(whole.records) if agrees else 0)
+        have = index.count()
+        missing = [record.written for record in whole.records[have:]]
+        if missing:
+            index.add(have, missing)
+    except sqlite3.Error as error:
+        return Reconciled(whole, repair, str(error))
+    return Reconciled(whole, replace(repair, indexed=len(missing), dropped=dropped))
+
+
+_BATCH = 1000
+
+
+def catch_up(path: Path, index: RunIndex) -> None:
+    """Make SQLite hold what the journal holds, in bounded memory. Raises LogError and sqlite3.Error."""
     have = index.count()
-    missing = [record.written for record in whole.records[have:]]
-    if missing:
+    lines = (record.written for record in records_of(path, []))
+    if have and next(islice(lines, have - 1, None), None) != index.line_at(have - 1):
+        index.drop_from(have := 0)
+        lines = (record.written for record in records_of(path, []))
+    while missing := list(islice(lines, _BATCH)):
         index.add(have, missing)
-    return whole, Repair(len(log.torn), len(restored), len(missing), dropped)
+        have += len(missing)
 
 
 def _continuing(log: Log, index: RunIndex) -> Iterator[Recorded]:

@@ -1,30 +1,18 @@
 """A store folder: `runs/<run_id>.jsonl`, the truth, and `store.sqlite`, the same lines behind an index.
 
-SQLite follows the journal by one transaction a step and is caught up when a run is taken up again
-(`reconcile`), so that losing it loses nothing.
+SQLite follows the journal by one transaction a step and is caught up (`reconcile`) when a run is taken up
+again, or by the next one that is recorded, so that losing it loses nothing. `behind/<run_id>` is an empty
+file that tells of a run that it could not follow.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from stepfold.events.index import Database, RunIndex, is_broken
 from stepfold.events.journal import Journal, LogError
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS lines(id INTEGER PRIMARY KEY, line BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS summaries(run_id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, summary TEXT NOT NULL);
-CREATE VIEW IF NOT EXISTS events AS
-    SELECT r.run_id AS run_id, l.id & 0xffffffff AS seq,
-           json_extract(CAST(l.line AS TEXT), '$.step') AS step,
-           json_extract(CAST(l.line AS TEXT), '$.ts') AS ts,
-           json_extract(CAST(l.line AS TEXT), '$.kind') AS kind,
-           CAST(l.line AS TEXT) AS line
-    FROM lines AS l JOIN runs AS r ON r.id = l.id >> 32;
-"""
-# The key of a line is run << 32 | seq: appending goes to the right edge of the tree, and no second
-# index is kept.
-_INSERT = "INSERT OR REPLACE INTO lines(id, line) VALUES (?, ?)"
+_BEHIND = "behind"
 
 
 class StoreError(Exception):
@@ -40,20 +28,22 @@ class Store:
         """
         self.folder = folder
         self.runs_folder = folder / "runs"
+        self._database = Database(folder / "store.sqlite", synchronous)
+        self._keeps_summaries = True
         try:
             self.runs_folder.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(folder / "store.sqlite", timeout=30, isolation_level=None)
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute(f"PRAGMA synchronous={synchronous}")
-            self._database.executescript(_SCHEMA)
         except OSError as error:
             raise StoreError(
                 f"{folder}: can't be used as a store: {error.strerror}; name another with --store"
             ) from error
+        try:
+            self._database.connection()
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{folder / 'store.sqlite'}: {error}; move it away, and it is made anew from runs/*.jsonl"
-            ) from error
+            # A database that is locked, or in a folder that may only be read, keeps nobody from the runs.
+            if is_broken(error):
+                raise StoreError(
+                    f"{self.database}: {error}; move it away, and it is made anew from runs/*.jsonl"
+                ) from error
 
     def __enter__(self) -> "Store":
         return self
@@ -68,7 +58,7 @@ class Store:
     @property
     def database(self) -> Path:
         """The SQLite file, which also holds the memory of earlier runs."""
-        return self.folder / "store.sqlite"
+        return self._database.path
 
     def path_of(self, run_id: str) -> Path:
         """Where a run's log lies. Raises StoreError for an id that would lead out of the folder."""
@@ -110,70 +100,45 @@ class Store:
 
     def summary(self, run_id: str) -> str | None:
         """The cached summary of a run, if its log has not grown since."""
-        row = self._database.execute(
-            "SELECT bytes, summary FROM summaries WHERE run_id = ?", (run_id,)
-        ).fetchone()
+        asked = "SELECT bytes, summary FROM summaries WHERE run_id = ?"
+        try:
+            row = self._database.connection().execute(asked, (run_id,)).fetchone()
+        except sqlite3.Error:
+            return None
         if row is None or row[0] != self.path_of(run_id).stat().st_size:
             return None
         return str(row[1])
 
     def keep_summary(self, run_id: str, summary: str) -> None:
-        """Cache a summary beside the size of the log that it was folded from."""
-        size = self.path_of(run_id).stat().st_size
-        self._database.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)", (run_id, size, summary))
+        """Cache a summary beside the size of the log that it was folded from, if SQLite can be written."""
+        if not self._keeps_summaries:
+            return
+        row = (run_id, self.path_of(run_id).stat().st_size, summary)
+        try:
+            self._database.connection().execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)", row)
+        except sqlite3.Error:
+            # A list of many runs may not wait for a lock at each of them.
+            self._keeps_summaries = False
+
+    def note_behind(self, run_id: str) -> None:
+        """Remember that SQLite lacks lines of this run, for whoever can write it next."""
+        # Where not even an empty file can be made, a look at the run with `log --verify` tells.
+        with suppress(OSError):
+            (self.folder / _BEHIND).mkdir(exist_ok=True)
+            (self.folder / _BEHIND / run_id).touch()
+
+    def behind(self) -> list[str]:
+        """The runs of which SQLite is known to lack lines."""
+        return sorted(path.name for path in (self.folder / _BEHIND).glob("*"))
+
+    def caught_up(self, run_id: str) -> None:
+        """Forget that SQLite lacked lines of this run."""
+        with suppress(OSError):
+            (self.folder / _BEHIND / run_id).unlink(missing_ok=True)
 
     def open_journal(self, run_id: str) -> Journal:
         """The append side of a run's file. Raises LogError when another process holds it."""
         return Journal(self.path_of(run_id))
-
-
-class RunIndex:
-    """One run's lines in SQLite. `add` is one transaction."""
-
-    def __init__(self, database: sqlite3.Connection, run_id: str) -> None:
-        self._database = database
-        database.execute("INSERT OR IGNORE INTO runs(run_id) VALUES (?)", (run_id,))
-        (number,) = database.execute("SELECT id FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        self._base = int(number) << 32
-
-    def add(self, first_seq: int, lines: Sequence[bytes]) -> None:
-        """Insert neighbouring lines, the first of which has `first_seq`."""
-        base = self._base + first_seq
-        execute = self._database.execute
-        execute("BEGIN IMMEDIATE")
-        try:
-            self._database.executemany(_INSERT, enumerate(lines, start=base))
-        except BaseException:
-            execute("ROLLBACK")
-            raise
-        execute("COMMIT")
-
-    def count(self) -> int:
-        """How many lines of this run are here: one more than the highest seq."""
-        (highest,) = self._database.execute(
-            "SELECT max(id) FROM lines WHERE id >= ? AND id < ?", (self._base, self._base + (1 << 32))
-        ).fetchone()
-        return 0 if highest is None else int(highest) - self._base + 1
-
-    def lines(self, first_seq: int = 0) -> Iterator[bytes]:
-        """The lines of the run as they were written, from `first_seq` on, in order."""
-        rows: Iterable[tuple[bytes]] = self._database.execute(
-            "SELECT line FROM lines WHERE id >= ? AND id < ? ORDER BY id",
-            (self._base + first_seq, self._base + (1 << 32)),
-        )
-        for (line,) in rows:
-            yield line
-
-    def line_at(self, seq: int) -> bytes | None:
-        """One line as it was written; None when it is not here."""
-        row = self._database.execute("SELECT line FROM lines WHERE id = ?", (self._base + seq,)).fetchone()
-        return None if row is None else bytes(row[0])
-
-    def drop_from(self, seq: int) -> int:
-        """Forget the lines from `seq` on; how many those were."""
-        return self._database.execute(
-            "DELETE FROM lines WHERE id >= ? AND id < ?", (self._base + seq, self._base + (1 << 32))
-        ).rowcount
 
 
 def open_store(folder: str | Path = ".stepfold") -> Store:

@@ -3,8 +3,9 @@
 import errno
 import os
 import sys
+import warnings
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -92,6 +93,7 @@ def cli(context: click.Context, debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. An error is one line on stderr; `--debug` shows its traceback."""
     debug = "--debug" in (sys.argv if arguments is None else arguments)
+    warnings.showwarning = _show_warning
     try:
         code = cli.main(args=arguments, prog_name="stepfold", standalone_mode=False)
     except click.exceptions.Abort:
@@ -107,6 +109,21 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"stepfold: {_one_line(error)}", err=True)
         sys.exit(_code_of(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """What the engine warns of is for people; any other warning is Python's and says where it comes from."""
+    if category.__module__.startswith("stepfold."):
+        click.echo(f"stepfold: {message}", err=True)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 class OutputLost(Exception):

@@ -1,11 +1,15 @@
 """The log of a live run: the journal a batch at a time, SQLite a step at a time, and whoever watches."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
+from warnings import warn
 
 from stepfold.events.chain import BEGINNING, chained, sealed
 from stepfold.events.codec import encode
-from stepfold.events.journal import Log
-from stepfold.events.reconcile import NOTHING, Repair, reconcile
+from stepfold.events.index import IndexBehind
+from stepfold.events.journal import Log, LogError
+from stepfold.events.reconcile import NOTHING, Repair, catch_up, reconcile
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
@@ -23,8 +27,10 @@ class RunLog:
     def __init__(
         self, store: Store, run_id: str, *, watch: Watch | None = None, durability: str = "normal"
     ) -> None:
+        self._store = store
         self._journal = store.open_journal(run_id)
         self._index = store.index(run_id)
+        self._behind = ""
         self._watch = watch
         self._durability = durability
         self._batch: list[bytes] = []
@@ -46,11 +52,14 @@ class RunLog:
     def begin(self) -> None:
         """For a run that is new: raises LogError when its id is recorded already."""
         self._journal.begin()
-        self._index.drop_from(0)
+        try:
+            self._index.drop_from(0)
+        except sqlite3.Error as error:
+            self._behind = str(error)
 
     def recorded(self) -> Log:
         """What is recorded of a run that is taken up again. Its two sides are made equal; see `repair`."""
-        log, self.repair = reconcile(self._journal, self._index)
+        log, self.repair, self._behind = reconcile(self._journal, self._index)
         self._seq = len(log.records)
         self._chain = log.chain
         self._seals = log.is_sealed
@@ -89,13 +98,32 @@ class RunLog:
         self.flush()
         self._index_what_ended()
         self._journal.sync()
+        if self._behind:
+            self._catch_up()
 
     def close(self) -> None:
-        """Complete both sides and release the run."""
+        """Complete both sides and release the run. Warns IndexBehind when SQLite could not follow."""
         try:
             self.settle()
         finally:
             self._journal.close()
+        if self._behind:
+            self._store.note_behind(self.path.stem)
+            warn(
+                f"{self._store.database} could not follow run {self.path.stem}: {self._behind}; its log is "
+                "whole, and SQLite catches up with the next run that is recorded here",
+                IndexBehind,
+                stacklevel=3,
+            )
+        else:
+            catch_up_all(self._store)
+
+    def _catch_up(self) -> None:
+        try:
+            catch_up(self.path, self._index)
+            self._behind = ""
+        except sqlite3.Error as error:
+            self._behind = str(error)
 
     def _sealed(self, line: bytes) -> bytes:
         if not self._seals:
@@ -111,9 +139,27 @@ class RunLog:
         """SQLite may never be ahead of the journal, so a step is indexed once its last batch is written."""
         if not self._ended:
             return
-        self._index.add(self._seq, self._ended)
+        # A run may not wait for a locked or full SQLite at each of its steps: what could not follow once
+        # is caught up when the run rests.
+        if not self._behind:
+            try:
+                self._index.add(self._seq, self._ended)
+            except sqlite3.Error as error:
+                self._behind = str(error)
         self._seq += len(self._ended)
         self._ended.clear()
+
+
+def catch_up_all(store: Store) -> None:
+    """Let SQLite catch up with the runs that it could not follow, now that it can be written again."""
+    for run_id in store.behind():
+        try:
+            # Of a run that is gone or damaged nothing more can be caught up.
+            with suppress(LogError):
+                catch_up(store.path_of(run_id), store.index(run_id))
+        except sqlite3.Error:
+            return
+        store.caught_up(run_id)
 
 
 class MemoryLog:

@@ -170,7 +170,7 @@ def test_a_write_that_fails_part_way_leaves_what_was_recorded_whole(path: Path) 
     assert written.endswith(b"x\n")
     assert 1000 - len(written) < 3 * 44
     assert message.startswith(f"{path}: can't be written: ")
-    assert "all before it is safe. Free some space, then `stepfold resume` goes on" in message
+    assert "File too large; all before it is safe. To go on, raise the limit of a file's size" in message
     assert message.count("\n") == 1
 
 
@@ -210,7 +210,7 @@ def test_a_full_disk_is_told_and_writing_goes_on_once_there_is_space(tmp_path: P
         journal.close()
 
         assert len(whole) == int(failed) * 1000
-        assert "No space left on device; all before it is safe" in message
+        assert "No space left on device; all before it is safe. To go on, free some space" in message
         assert path.read_bytes() == whole + b"z\n"
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)

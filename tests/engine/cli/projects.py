@@ -35,6 +35,8 @@ OUTCOME_KEYS = [
     "summary", "unmet", "evidence", "usage", "trace", "store",
 ]  # fmt: skip
 
+NOBODY = 65534
+
 PROGRAM = Path(sys.executable).parent / "stepfold"
 
 
@@ -216,3 +218,16 @@ def is_alive(process: int) -> bool:
 def is_root() -> bool:
     """Whether this process may do what only root may."""
     return os.geteuid() == 0
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Root may read everything, so for a moment this process is nobody."""
+    if not is_root():
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

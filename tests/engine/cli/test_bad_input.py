@@ -2,11 +2,8 @@
 
 import fcntl
 import json
-import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,9 +20,8 @@ from tests.engine.cli.projects import (
     action,
     is_root,
     is_whole,
+    somebody_else,
 )
-
-NOBODY = 65534
 
 
 def attempt(project: Project, *options: object) -> object:
@@ -64,19 +60,6 @@ def test_a_project_that_may_not_be_read(stepfold: Command, closed: str) -> None:
         (Path(around) / closed).chmod(0o755)
 
     result.is_refused(str(project), "can't be read", "Permission denied")
-
-
-@contextmanager
-def somebody_else() -> Iterator[None]:
-    """Root may read everything, so for a moment this process is nobody."""
-    if not is_root():
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_an_empty_goal(project: Project) -> None:

@@ -8,8 +8,10 @@ import pytest
 from stepfold.engine.models.scripted import Script
 from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
+from stepfold.events import index
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
+from stepfold.events.index import IndexBehind
 from stepfold.events.journal import LogError, read_log
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, Unknown
@@ -129,3 +131,25 @@ def test_a_second_run_under_a_recorded_id_is_refused(tmp_path):
         loop.run("say done", run_id="first")
 
     assert loop.store.path_of("first").read_bytes() == recorded
+
+
+def test_whoever_runs_from_python_is_warned_of_an_index_that_could_not_follow(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "BUSY_SECONDS", 0.05)
+    other = sqlite3.connect(store.database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with (
+        pytest.warns(IndexBehind, match="could not follow run r: database is locked"),
+        RunLog(store, "r") as log,
+    ):
+        for event in EVENTS:
+            log.record(event)
+    other.execute("ROLLBACK")
+    assert store.behind() == ["r"]
+
+    with RunLog(store, "r") as log:
+        log.recorded()
+
+    assert store.behind() == []
+    assert both_sides(store) == (LINES, LINES)
