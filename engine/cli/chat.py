@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrate
 from stepfold.engine.cli.output import note, say, store_folder, visible, visible_line
 from stepfold.engine.cli.person import Person
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.chat import Chat
-from stepfold.engine.runtime.configured import chosen_model, loop_of
+from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import CannotUndo
 from stepfold.events.store import Store
@@ -50,7 +51,7 @@ def chat(
         chosen = "" if run_id is None else opened.find(run_id)
         person = Person()
         ends = _Ends()
-        answering = chosen_model(model, settings)
+        answering = model_for(model, settings)
         loop = loop_of(
             settings, folder, answering, opened, watch=ends.told, max_steps=max_steps, profile=profile
         )

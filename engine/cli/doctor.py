@@ -16,6 +16,7 @@ from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.cli.output import say, store_folder
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.models.discovery import find_local
+from stepfold.engine.models.keys import key_of
 from stepfold.engine.runtime.settings import Settings, read_settings
 
 
@@ -43,6 +44,8 @@ def doctor(project: str, store: str | None, for_machines: bool) -> None:
             "model     no local server answers: `ollama serve`, or `llama-server -m MODEL.gguf`, "
             "or --model URL#NAME"
         )
+    key = found["key"]
+    say(f"key       {key['variable']}: {key['says']}")
     for check in found["checks"]:
         say(f"check     {check['id']}: {check['command']}")
     if not found["checks"]:
@@ -81,10 +84,18 @@ def findings(settings: Settings, folder: Path, store: Path) -> dict[str, Any]:
             }
             for model in find_local()
         ],
+        "key": _key(settings.model.api_key_env),
         "checks": [{"id": check.id, "command": check.command} for check in checks],
         "mcp_servers": asyncio.run(_servers(settings, folder, found.backend)),
         "store": {"folder": str(store), "runs": len(list(store.glob("runs/*.jsonl")))},
     }
+
+
+def _key(variable: str) -> dict[str, Any]:
+    """Whether there is a key. Never the key."""
+    key = key_of(variable)
+    state = "set" if key.value else "not set; local servers need none"
+    return {"variable": variable, "set": bool(key.value), "says": key.problem or key.warning or state}
 
 
 async def _servers(settings: Settings, folder: Path, backend: str) -> list[dict[str, Any]]:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrator
 from stepfold.engine.cli.output import note, store_folder
 from stepfold.engine.cli.reading import located
 from stepfold.engine.cli.run import project_folder, report
+from stepfold.engine.models.keys import secrets_of
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.recorded import RECORDING_SPENT
 from stepfold.engine.models.resolve import resolve
-from stepfold.engine.runtime.configured import chosen_model, loop_of
+from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.continued import Continued
 from stepfold.engine.runtime.fork import TOOLS_ELSEWHERE, CannotFork, served_mutations
 from stepfold.engine.runtime.settings import Settings, read_settings
@@ -115,7 +117,7 @@ def _harness_named(named: str) -> "AgentHarness":
 def resolve_model(spec: str | None, settings: Settings, source: tuple[Recorded, ...]) -> Model:
     """`--model`, else the source's own replies with `[model]` after them."""
     if spec:
-        return chosen_model(spec, settings)
+        return model_for(spec, settings)
     start = source[0].event
     config = (start.forked or start.config) if isinstance(start, RunStarted) else None
     if not isinstance(config, GoalConfig):
@@ -125,7 +127,10 @@ def resolve_model(spec: str | None, settings: Settings, source: tuple[Recorded, 
         return Continued(source, config.model, None)
     named, timeout = f"{wanted.base_url}#{wanted.name}", settings.loop.model_request_timeout
     return Continued(
-        source, config.model, lambda: resolve(named, api_key_env=wanted.api_key_env, timeout=timeout)
+        source,
+        config.model,
+        lambda: resolve(named, api_key_env=wanted.api_key_env, timeout=timeout),
+        secrets_of(wanted.api_key_env, wanted.base_url),
     )
 
 

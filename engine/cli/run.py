@@ -9,10 +9,11 @@ import click
 from msgspec.structs import replace
 
 from stepfold.engine.cli.liveness import is_being_written
+from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrator
 from stepfold.engine.cli.output import counted, note, say, store_folder
 from stepfold.engine.core.profile import PROFILES
-from stepfold.engine.runtime.configured import chosen_model, loop_of
+from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.reopen import refuse_ended
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.journal import records_of
@@ -59,7 +60,7 @@ def run(
         loop = loop_of(
             settings,
             folder,
-            chosen_model(model, settings),
+            model_for(model, settings),
             opened,
             watch=narrator(sys.stderr.isatty()),
             max_steps=max_steps,
@@ -92,7 +93,7 @@ def resume(
         if answer is None and LISTEN in recorded.due:
             return report(outcome_of(recorded), opened, for_machines)
         watch = narrator(sys.stderr.isatty())
-        loop = loop_of(settings, folder, chosen_model(model, settings), opened, watch=watch)
+        loop = loop_of(settings, folder, model_for(model, settings), opened, watch=watch)
         return report(loop.resume(found, answer=answer), opened, for_machines)
 
 

@@ -6,6 +6,7 @@ import os
 from msgspec import Struct
 
 from stepfold.engine.models.failures import shown_url
+from stepfold.engine.models.keys import key_of
 
 PROBE_TIMEOUT = 0.3
 """Seconds for a server on this machine to say what it has."""
@@ -35,21 +36,31 @@ def find_local(timeout: float = PROBE_TIMEOUT) -> tuple[Found, ...]:
     named = os.environ.get("OPENAI_BASE_URL", "")
     candidates = ((("OPENAI_BASE_URL", named),) if named else ()) + LOCAL
     with ThreadPoolExecutor(len(candidates)) as pool:
-        answers = pool.map(lambda candidate: probe(*candidate, timeout=timeout), candidates)
+        answers = pool.map(
+            lambda found: probe(*found, timeout=timeout, key_env=_key_env(found[0])), candidates
+        )
         return tuple(answer for answer in answers if answer is not None)
 
 
-def probe(server: str, base_url: str, *, timeout: float = PROBE_TIMEOUT) -> Found | None:
-    """Ask one server for its models; None when nothing answers within `timeout` seconds."""
+def _key_env(server: str) -> str:
+    """Whoever listens at a port of this machine is not shown the key of another server."""
+    return "OPENAI_API_KEY" if server == "OPENAI_BASE_URL" else ""
+
+
+def probe(server: str, base_url: str, *, timeout: float = PROBE_TIMEOUT, key_env: str = "") -> Found | None:
+    """Ask one server for its models; None when nothing answers within `timeout` seconds.
+
+    `key_env` names the variable of the key that it is shown.
+    """
     import http.client
     import urllib.error
     import urllib.request
 
-    key = os.environ.get("OPENAI_API_KEY", "") if server == "OPENAI_BASE_URL" else ""
+    key = key_of(key_env).value
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     shown = shown_url(base_url)
     # A proxy can't reach the ports of this machine, so only a named URL goes by the environment's.
-    proxies = urllib.request.ProxyHandler(None if server == "OPENAI_BASE_URL" else {})
+    proxies = urllib.request.ProxyHandler(None if server not in dict(LOCAL) else {})
     try:
         request = urllib.request.Request(f"{base_url.rstrip('/')}/models", headers=headers)
         with urllib.request.build_opener(proxies).open(request, timeout=timeout) as response:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -13,6 +12,7 @@ from stepfold.engine.models import failures
 from stepfold.engine.models.discovery import model_names
 from stepfold.engine.models.envelope import reply_text
 from stepfold.engine.models.failures import Place
+from stepfold.engine.models.keys import Curtain, Key, StreamCurtain, key_of, secrets_of
 from stepfold.engine.models.protocol import Request, body, tool_names
 from stepfold.engine.models.reasoning import ReasoningSplitter, split_reasoning
 from stepfold.engine.models.reply import bare_reply, replied
@@ -31,8 +31,8 @@ class Endpoint:
     """A model behind a URL.
 
     `base_url` is the API's root, mostly with `/v1`; `name` the model there. `api_key_env` names the
-    environment variable that holds the key: the key itself is in no event, error or repr. `timeout`
-    is the seconds for a whole reply, streamed or not.
+    environment variable that holds the key, or with `_FILE` after it the file: the key itself is in no
+    event, error or repr. `timeout` is the seconds for a whole reply, streamed or not.
     """
 
     def __init__(
@@ -48,8 +48,20 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({failures.shown_url(self._url)!r}, {self.name!r})"
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What may stand in no event: the key, and what of the URL is one."""
+        return secrets_of(self._key_env, self._url)
+
+    @property
+    def warning(self) -> str:
+        """What the user should know of the key: who else can read it."""
+        return self._key().warning
+
     async def reply(self, request: Request) -> Outcome:
         """Ask once and wait for the whole reply. Cancelling the task closes the request."""
+        if problem := self._key().problem:
+            return failures.failure("auth", problem)
         asked = text_safe(body(request))
         try:
             async with asyncio.timeout(self._timeout):
@@ -57,10 +69,13 @@ class Endpoint:
                     content = await response.read()
         except Exception as error:
             return await self._failed(error)
-        return self._redacted(completion_reply(content, request, self._place()))
+        return completion_reply(self._curtain().content(content), request, self._place())
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta | ModelReplied | ModelErred]:
         """Ask once: the text as it comes, then the reply that `reply` would have given, marked streamed."""
+        if problem := self._key().problem:
+            yield failures.failure("auth", problem)
+            return
         asked = {**text_safe(body(request)), "stream": True, "stream_options": {"include_usage": True}}
         deadline = asyncio.get_running_loop().time() + self._timeout
         async with AsyncExitStack() as opened:
@@ -98,6 +113,8 @@ class Endpoint:
                 yield event
             return
         merger, splitter, lines = Merger(), ReasoningSplitter(), data_lines(response.iter_bytes())
+        curtain = self._curtain()
+        held = StreamCurtain(curtain)
         data = b""
         while True:
             try:
@@ -110,16 +127,16 @@ class Endpoint:
             if data == DONE:
                 break
             try:
-                text = splitter.feed(merger.add(data))
+                text = held.feed(splitter.feed(merger.add(data)))
             except (ValueError, RecursionError) as error:
-                bad = failures.bad_response(data, f"a piece that is no JSON ({error})", self._place())
-                yield self._redacted(bad)
+                why = f"a piece that is no JSON ({error})"
+                yield failures.bad_response(curtain.content(data), why, self._place())
                 return
             if text:
                 yield ModelDelta(*BLANK, text=text)
-        if rest := splitter.end():
+        if rest := held.feed(splitter.end()) + held.end():
             yield ModelDelta(*BLANK, text=rest)
-        yield self._redacted(_whole(merger, request, self._place()))
+        yield curtain.value(_whole(merger, request, self._place()))
 
     async def _unstreamed(
         self, response: Any, request: Request, deadline: float
@@ -130,7 +147,7 @@ class Endpoint:
         except Exception as error:
             yield await self._failed(error)
             return
-        outcome = self._redacted(completion_reply(content, request, self._place()))
+        outcome = completion_reply(self._curtain().content(content), request, self._place())
         if isinstance(outcome, ModelReplied) and outcome.text:
             yield ModelDelta(*BLANK, text=outcome.text)
         yield outcome
@@ -145,31 +162,28 @@ class Endpoint:
         place = self._place()
         match error:
             case TimeoutError():
-                outcome = failures.timed_out(self._timeout, place)
+                return failures.timed_out(self._timeout, place)
             case openai.APITimeoutError():
-                outcome = failures.timed_out(self._timeout, place)
+                return failures.timed_out(self._timeout, place)
             case openai.APIStatusError():
                 offered = await self.models() if error.status_code == 404 else ()
                 response = error.response
-                outcome = failures.from_status(
-                    error.status_code, response.content, response.headers, place, offered
-                )
+                # Before it is shortened, for half a key is still a secret.
+                said = self._curtain().content(response.content)
+                return failures.from_status(error.status_code, said, response.headers, place, offered)
             case _:
-                outcome = failures.broken_connection(error, place)
-        return self._redacted(outcome)
-
-    def _redacted(self, outcome: Outcome) -> Outcome:
-        """Servers echo the key in their errors: an event must not."""
-        key = self._key()
-        if isinstance(outcome, ModelErred) and key and key in outcome.detail:
-            return msgspec.structs.replace(outcome, detail=outcome.detail.replace(key, "[key]"))
-        return outcome
+                erred: Outcome = self._curtain().value(failures.broken_connection(error, place))
+                return erred
 
     def _place(self) -> Place:
-        return Place(failures.shown_url(self._url), self.name, self._key_env, bool(self._key()))
+        return Place(failures.shown_url(self._url), self.name, self._key_env, bool(self._key().value))
 
-    def _key(self) -> str:
-        return os.environ.get(self._key_env, "") if self._key_env else ""
+    def _key(self) -> Key:
+        return key_of(self._key_env)
+
+    def _curtain(self) -> Curtain:
+        """Servers echo the key in their errors, and who knows where else."""
+        return Curtain(self.secrets)
 
     def _connected(self) -> Any:
         """The client of the running loop: its connections belong to the loop that opened them."""
@@ -179,7 +193,7 @@ class Endpoint:
 
             self._client = AsyncOpenAI(
                 base_url=self._url,
-                api_key=self._key() or PLACEHOLDER_KEY,
+                api_key=self._key().value or PLACEHOLDER_KEY,
                 timeout=self._timeout,
                 max_retries=0,
             )

@@ -164,7 +164,10 @@ def _advice(kind: str, status: int, said: str, place: Place, offered: tuple[str,
         case "auth" if place.key_set:
             return f"{place.url} refused the key ({status}): check the value of {place.key_env}"
         case "auth":
-            return f"{place.url} wants a key ({status}): put it into the environment variable {place.key_env}"
+            return (
+                f"{place.url} wants a key ({status}): put it into the environment variable {place.key_env}, "
+                f"or the name of a file that holds it into {place.key_env}_FILE"
+            )
         case "not_found" if "model" not in said.lower() and (not offered or place.model in offered):
             return f"{place.url} has no chat API at this path{heard}: check the URL, which often ends in /v1"
         case "not_found" if offered:

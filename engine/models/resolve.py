@@ -3,6 +3,8 @@
 from urllib.parse import urlsplit
 
 from stepfold.engine.models.discovery import probe
+from stepfold.engine.models.failures import shown_url
+from stepfold.engine.models.keys import key_of
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.recorded import Recording, RecordingError
 from stepfold.engine.models.scripted import Script, ScriptError
@@ -31,10 +33,19 @@ def resolve(spec: str, *, api_key_env: str = "OPENAI_API_KEY", timeout: float = 
                 from stepfold.engine.models.endpoint import Endpoint
 
                 url, name = _endpoint(spec)
-                return Endpoint(url, name or _only_model(url), api_key_env=api_key_env, timeout=timeout)
+                if problem := key_of(api_key_env).problem:
+                    raise ModelSpecError(problem)
+                return Endpoint(
+                    url, name or _only_model(url, api_key_env), api_key_env=api_key_env, timeout=timeout
+                )
     except (ScriptError, RecordingError) as error:
         raise ModelSpecError(str(error)) from None
-    raise ModelSpecError(f"the model {spec!r} is no model spec: write {FORMS}")
+    raise ModelSpecError(f"the model {_shown(spec)!r} is no model spec: write {FORMS}")
+
+
+def _shown(spec: str) -> str:
+    """What was written, without what stands before an @ or after a ?: there it may hold a secret."""
+    return f"{'…' if '@' in spec else ''}{spec.rpartition('@')[2].partition('?')[0]}"
 
 
 def _file(path: str, spec: str) -> str:
@@ -52,15 +63,18 @@ def _endpoint(spec: str) -> tuple[str, str]:
         # urlsplit judges a port when it is asked for, and brackets at once.
         usable = False
     if not usable:
-        raise ModelSpecError(f"the model {spec!r} has no host in its URL: write http://HOST:PORT/v1#NAME")
+        raise ModelSpecError(
+            f"the model {_shown(spec)!r} has no host in its URL: write http://HOST:PORT/v1#NAME"
+        )
     has_path = bool(urlsplit(url).path.strip("/"))
     return (url if has_path else f"{url.rstrip('/')}/v1"), name
 
 
-def _only_model(url: str) -> str:
-    found = probe("the server", url, timeout=2.0)
+def _only_model(url: str, api_key_env: str) -> str:
+    found = probe("the server", url, timeout=2.0, key_env=api_key_env)
     offered = found.models if found else ()
     if len(offered) == 1:
         return offered[0]
     choice = f"one of: {', '.join(offered[:20])}" if offered else "the model's name"
-    raise ModelSpecError(f"the model {url!r} has no name: write {url}#NAME with {choice}")
+    shown = shown_url(url)
+    raise ModelSpecError(f"the model {shown!r} has no name: write {shown}#NAME with {choice}")

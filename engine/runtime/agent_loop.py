@@ -253,7 +253,12 @@ class AgentLoop:
             limits=self._limits,
             readable=self._readable,
         )
-        effects = LiveEffects(lambda effect, run: hands.perform(effect, run), run_id=run_id, servers=servers)
+        effects = LiveEffects(
+            lambda effect, run: hands.perform(effect, run),
+            run_id=run_id,
+            servers=servers,
+            secrets=getattr(self.model, "secrets", ()),
+        )
         hands = GoalEffects(
             self.model,
             self.project,

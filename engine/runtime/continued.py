@@ -13,13 +13,21 @@ from stepfold.events.vocabulary import ModelErred, ModelReplied
 class Continued:
     """The recorded model of a run goes on to answer by the number of the call; after it, another one.
 
-    `then` gives that other model when it is needed; without one, the call fails and says so.
+    `then` gives that other model when it is needed; without one, the call fails and says so. `secrets`
+    are that model's, which may stand in no event.
     """
 
     reads_messages = True
 
-    def __init__(self, records: Iterable[Recorded], name: str, then: Callable[[], Model] | None) -> None:
+    def __init__(
+        self,
+        records: Iterable[Recorded],
+        name: str,
+        then: Callable[[], Model] | None,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
         self.name = name
+        self.secrets = secrets
         self._recording = Recording((record.event for record in records), name)
         self._then = then
         self._model: Model | None = None

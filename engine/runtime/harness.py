@@ -288,7 +288,8 @@ class AgentHarness:
             cache=self._cache,
             delta=life.delta,
         )
-        return LiveEffects(hands.perform, run_id=life.run_id, clock=self._clock)
+        secrets = [secret for model in self.models.values() for secret in getattr(model, "secrets", ())]
+        return LiveEffects(hands.perform, run_id=life.run_id, clock=self._clock, secrets=secrets)
 
 
 class _Crash(Struct):

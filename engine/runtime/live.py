@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
 from typing import Any
 
 from msgspec.structs import replace
 
 from stepfold.engine.capabilities.servers import Servers
+from stepfold.engine.models.keys import Curtain
 from stepfold.engine.runtime.batches import ends_batch
 from stepfold.engine.runtime.clock import Clock, SystemClock, Timestamps
 from stepfold.events.vocabulary import (
@@ -54,7 +55,8 @@ class LiveEffects:
     """The hands of a live run.
 
     `perform` carries out effects; `before_once` is called before an effect that may not run twice,
-    and makes the log durable first. `servers` live as long as these effects do.
+    and makes the log durable first. `servers` live as long as these effects do. What lands is recorded
+    without the `secrets`, wherever it comes from: a tool may find the key of the model in a file.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class LiveEffects:
         before_once: Callable[[], None] = lambda: None,
         listening: bool = False,
         servers: Servers | None = None,
+        secrets: Iterable[str] = (),
     ) -> None:
+        self._curtain = Curtain(secrets)
         self._perform = perform
         self._clock = clock or SystemClock()
         self._timestamps = Timestamps()
@@ -172,7 +176,8 @@ class LiveEffects:
         self._land(key, WaitEnded(*BLANK))
 
     def _land(self, key: str, event: Landing) -> None:
-        self._mailbox.append((key, self._timestamps.stamp(self._clock.now()), event))
+        clean = self._curtain.value(event)
+        self._mailbox.append((key, self._timestamps.stamp(self._clock.now()), clean))
         if self._arrived is not None:
             self._arrived.set()
 

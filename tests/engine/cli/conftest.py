@@ -10,7 +10,7 @@ from tests.engine.cli.projects import Command, Project
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the machine's own configuration reaches a test."""
-    for name in ("STEPFOLD_STORE", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
+    for name in ("STEPFOLD_STORE", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_API_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -70,7 +70,9 @@ def test_the_doctor_tells_machines_what_is_there(project: Project) -> None:
     result = project.stepfold("doctor", "--project", project.folder, "--json")
 
     assert result.code == 0
-    assert list(result.json) == ["stepfold", "python", "sandbox", "models", "checks", "mcp_servers", "store"]
+    assert list(result.json) == [
+        "stepfold", "python", "sandbox", "models", "key", "checks", "mcp_servers", "store",
+    ]  # fmt: skip
     assert result.json["checks"] == [{"id": "sum", "command": "grep -q 'a + b' calc.py"}]
     assert result.json["store"] == {"folder": str(project.store), "runs": 0}
     assert not project.store.exists()

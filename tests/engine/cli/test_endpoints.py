@@ -20,12 +20,14 @@ class Endpoint:
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 length = int(self.headers.get("content-length", 0))
                 endpoint.asked.append(json.loads(self.rfile.read(length)))
+                endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
                 status, kind, content = endpoint.answers[min(len(endpoint.asked), len(endpoint.answers)) - 1]
                 self._send(status, kind, content)
 
