@@ -182,8 +182,9 @@ class ToolsListed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=T
 class ModelReplied(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A reply as it landed, byte for byte, valid or not. `cache` is `hit`, `miss` or empty.
 
-    `estimated` says that the token counts are ours, because the server gave none. `agent` is who spoke,
-    in an imported trace of several agents.
+    `estimated` says that the token counts are ours, because the server gave none. `cached_tokens` are those
+    of the prompt that the server had kept from before; None where it doesn't say. `first_token` is the time
+    to the first piece of a stream, in seconds. `agent` is who spoke, in an imported trace of several agents.
     """
 
     text: str
@@ -198,6 +199,8 @@ class ModelReplied(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=
     streamed: bool = False
     cost: float = 0.0
     agent: str = ""
+    cached_tokens: int | None = None
+    first_token: float = 0.0
 
 
 class ModelErred(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):

@@ -86,6 +86,9 @@ class LoopOutcome(Struct, frozen=True):
                 "output_tokens": self.usage.output_tokens,
                 "total_tokens": self.usage.total_tokens,
                 "estimated": self.usage.estimated,
+                # What no server told and nothing cost is left out, not said to be 0.
+                **({} if self.usage.cached_tokens is None else {"cached_tokens": self.usage.cached_tokens}),
+                **({"cost": self.usage.cost} if self.usage.cost else {}),
             },
         }
 

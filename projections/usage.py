@@ -7,13 +7,17 @@ from stepfold.events.vocabulary import ChildUsage, ModelReplied
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Totals of a run. `estimated` says that at least one figure is ours and not the server's."""
+    """Totals of a run. `estimated` says that at least one figure is ours and not the server's.
+
+    `cached_tokens` are those of the input that servers had kept; None where none has said.
+    """
 
     model_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     estimated: bool = False
     cost: float = 0.0
+    cached_tokens: int | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -30,6 +34,7 @@ class Usage(Struct, frozen=True, gc=False):
             self.output_tokens + reply.output_tokens,
             self.estimated or reply.estimated,
             self.cost + reply.cost,
+            _sum(self.cached_tokens, reply.cached_tokens),
         )
 
     def plus_child(self, child: ChildUsage) -> "Usage":
@@ -41,3 +46,7 @@ class Usage(Struct, frozen=True, gc=False):
             output_tokens=self.output_tokens + child.output_tokens,
             cost=self.cost + child.cost,
         )
+
+
+def _sum(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one + (two or 0)

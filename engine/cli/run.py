@@ -23,6 +23,7 @@ from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
 from stepfold.projections.outcome import outcome as outcome_of
 from stepfold.projections.run import fold
+from stepfold.projections.usage import Usage
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 _JSON = click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
@@ -161,9 +162,17 @@ def show_outcome(outcome: LoopOutcome) -> None:
     say(
         f"steps     {outcome.steps} ({counted(outcome.actions, 'action', 'actions')}, "
         f"{counted(outcome.rejected, 'rejected reply', 'rejected replies')}, "
-        f"{usage.input_tokens} + {usage.output_tokens} tokens{' estimated' if usage.estimated else ''})"
+        f"{_tokens(usage)})"
     )
+    if usage.cost:
+        say(f"cost      {usage.cost:.6g}")
     for item in outcome.evidence:
         verdict = "passed" if item.passed else f"exit code {item.exit_code}"
         stale = "" if item.is_fresh(outcome.mutations) else ", stale"
         say(f"check     {item.check_id}: {verdict} at step {item.step}{stale}")
+
+
+def _tokens(usage: Usage) -> str:
+    cached = "" if usage.cached_tokens is None else f", {usage.cached_tokens} of them cached"
+    estimated = " estimated" if usage.estimated else ""
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens{estimated}{cached}"

@@ -241,7 +241,7 @@ def _reply(
         model=model if isinstance(model, str) else "",
         reasoning="\n".join(filter(None, (separate if isinstance(separate, str) else "", thought))),
     )
-    return replied(reply, completion.get("usage"), request)
+    return replied(reply, completion.get("usage"), request, completion.get("timings"))
 
 
 def _whole(merger: Merger, request: Request, place: Place) -> Outcome:

@@ -10,14 +10,18 @@ from stepfold.events.vocabulary import BLANK, ModelReplied
 CHARACTERS_PER_TOKEN = 4
 
 
-def replied(message: ModelReplied, usage: Any, request: Request) -> ModelReplied:
-    """Add the token counts to a reply: the server's where it gives them, else estimates, and marked so."""
+def replied(message: ModelReplied, usage: Any, request: Request, timings: Any = None) -> ModelReplied:
+    """Add the token counts to a reply: the server's where it gives them, else estimates, and marked so.
+
+    `timings` is what llama-server tells beside the usage.
+    """
     given, taken = usage_of(usage)
     return msgspec.structs.replace(
         message,
         input_tokens=given if given is not None else estimate(_asked(request)),
         output_tokens=taken if taken is not None else estimate(_said(message)),
         estimated=given is None or taken is None,
+        cached_tokens=cached_of(usage, timings),
     )
 
 
@@ -31,6 +35,20 @@ def usage_of(usage: Any) -> tuple[int | None, int | None]:
     if not isinstance(usage, dict):
         return None, None
     return _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+
+
+def cached_of(usage: Any, timings: Any) -> int | None:
+    """How many tokens of the prompt the server had in its cache, as OpenAI, DeepSeek or llama-server say it.
+
+    None for a server that doesn't say, which is not the same as none.
+    """
+    match usage:
+        case {"prompt_tokens_details": {"cached_tokens": cached}} | {"prompt_cache_hit_tokens": cached}:
+            return _count(cached)
+    match timings:
+        case {"cache_n": cached}:
+            return _count(cached)
+    return None
 
 
 def estimate(characters: int) -> int:

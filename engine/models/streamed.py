@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 DONE = b"[DONE]"
+HEAD = ("model", "usage", "timings", "error")
+"""What a chunk says of the whole reply."""
+
 LONGEST_LINE = 16_000_000
 """Bytes of one server-sent line; more is no chunk of a reply."""
 
@@ -51,7 +54,7 @@ class Merger:
         chunk = json.loads(data.decode("utf-8"))
         if not isinstance(chunk, dict):
             raise ValueError("a chunk that is no object")
-        self._head.update({k: chunk[k] for k in ("model", "usage", "error") if chunk.get(k) is not None})
+        self._head.update({k: chunk[k] for k in HEAD if chunk.get(k) is not None})
         match chunk.get("choices"):
             case [dict(choice), *_]:
                 return self._choice(choice)

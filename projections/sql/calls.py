@@ -25,6 +25,9 @@ MODEL_CALLS = View(
         "text": "The reply, as it came.",
         "reasoning": "What the model thought before it.",
         "digest": "Digest of the exact request.",
+        "cached_tokens": "Tokens of the prompt that the server had in its cache; NULL when it doesn't say.",
+        "first_token_seconds": "Until the first piece of a streamed reply; NULL for others.",
+        "cost": "What the reply cost, by the table of prices or by its model; 0 without either.",
     },
     """
     SELECT started.run_id, started.seq, started.step, started.call_id,
@@ -35,7 +38,8 @@ MODEL_CALLS = View(
         if(closings.kind = 'ModelCompleted', NULL, coalesce(closings.error, landings.error)),
         if(closings.kind = 'ModelCompleted', NULL, landings.detail),
         replies.input_tokens, replies.output_tokens, replies.estimated, nullif(replies.cache, ''),
-        replies.finish_reason, replies.text, nullif(replies.reasoning, ''), started.digest
+        replies.finish_reason, replies.text, nullif(replies.reasoning, ''), started.digest,
+        replies.cached_tokens, replies.first_token, replies.cost
     FROM recorded.log AS started
     LEFT JOIN recorded.landings AS landings
         ON landings.run_id = started.run_id AND landings.opened = started.seq
@@ -50,7 +54,8 @@ MODEL_CALLS = View(
     WHERE started.kind = 'ModelStarted'
     UNION ALL
     SELECT run_id, seq, step, NULL, served_by, ts, NULL, 1, 'completed', NULL, NULL, input_tokens,
-        output_tokens, estimated, NULL, finish_reason, text, nullif(reasoning, ''), NULL
+        output_tokens, estimated, NULL, finish_reason, text, nullif(reasoning, ''), NULL,
+        cached_tokens, first_token, cost
     FROM recorded.replies WHERE imported
     """,
 )

@@ -81,6 +81,7 @@ RELATIONS = (
             coalesce(log.input_tokens, 0) AS input_tokens, coalesce(log.output_tokens, 0) AS output_tokens,
             coalesce(log.estimated, false) AS estimated, coalesce(log.cache, '') AS cache,
             coalesce(log.reasoning, '') AS reasoning, coalesce(log.finish_reason, '') AS finish_reason,
+            log.cached_tokens, nullif(log.first_token, 0) AS first_token, coalesce(log.cost, 0) AS cost,
             coalesce(log.key, '') = '' AS imported
         FROM recorded.log AS log LEFT JOIN pieces ON log.run_id = pieces.run_id AND log.key = pieces.of_reply
         WHERE log.kind = 'ModelReplied'

@@ -23,6 +23,7 @@ RUNS = View(
         "input_tokens": "Tokens of all prompts; replies from the cache are not counted.",
         "output_tokens": "Tokens of all replies; those from the cache are not counted.",
         "events": "Lines of the log.",
+        "cost": "What all billed replies cost together, by the table of prices or by their models.",
         "source": "The run that this one was forked from; NULL for others.",
         "source_seq": "The first event that a fork may not share with its source; NULL for others.",
     },
@@ -45,6 +46,7 @@ RUNS = View(
                 AS input_tokens,
             coalesce(sum(output_tokens) FILTER (kind = 'ModelReplied' AND coalesce(cache, '') <> 'hit'), 0)
                 AS output_tokens,
+            coalesce(sum(cost) FILTER (kind = 'ModelReplied' AND coalesce(cache, '') <> 'hit'), 0) AS cost,
             arg_min(model, seq) FILTER (kind = 'ModelStarted') AS asked
         FROM recorded.log GROUP BY run_id
     ), last_turn AS (
@@ -69,7 +71,7 @@ RUNS = View(
         CASE WHEN status = 'step_cap' THEN 'missing_evidence'
             WHEN status NOT IN ('paused', 'unfinished') THEN status END,
         coalesce(status, 'unfinished'), steps, if((config->>'loop') = 'goal', parsed, tools_started),
-        rejected, input_tokens, output_tokens, events, source, source_seq
+        rejected, input_tokens, output_tokens, events, cost, source, source_seq
     FROM totals LEFT JOIN opened USING (run_id) LEFT JOIN asked_for USING (run_id)
     LEFT JOIN last_turn USING (run_id)
     """,
@@ -265,11 +267,14 @@ USAGE = View(
         "input_tokens": "Tokens of the prompt.",
         "output_tokens": "Tokens of the reply.",
         "estimated": "Whether the counts are the engine's own, for the server gave none.",
-        "billed": "False for a reply from the cache.",
+        "billed": "False for a reply from the response cache.",
+        "cached_tokens": "Tokens of the prompt that the server had in its cache; NULL when it doesn't say.",
+        "cost": "What the reply cost, by the table of prices or by its model; 0 without either.",
     },
     """
     SELECT replies.run_id, replies.seq, replies.step, replies.ts, replies.call_id, asked.model,
-        replies.input_tokens, replies.output_tokens, replies.estimated, replies.cache <> 'hit'
+        replies.input_tokens, replies.output_tokens, replies.estimated, replies.cache <> 'hit',
+        replies.cached_tokens, replies.cost
     FROM recorded.replies AS replies
     ASOF LEFT JOIN recorded.asked AS asked ON replies.run_id = asked.run_id AND replies.seq > asked.seq
     """,

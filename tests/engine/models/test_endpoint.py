@@ -67,6 +67,25 @@ def test_without_usage_the_counts_are_estimates_and_say_so(server):
     assert (reply.input_tokens, reply.output_tokens, reply.estimated) == (3, 2, True)
 
 
+@pytest.mark.parametrize(
+    ("told", "cached"),
+    [
+        ({"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 7}}}, 7),
+        ({"usage": {"prompt_tokens": 9, "prompt_cache_hit_tokens": 4}}, 4),
+        ({"usage": {"prompt_tokens": 9}, "timings": {"cache_n": 0, "prompt_n": 9}}, 0),
+        ({"usage": {"prompt_tokens": 9, "prompt_tokens_details": None}, "timings": []}, None),
+        ({"usage": {"prompt_tokens_details": {"cached_tokens": "7"}}}, None),
+        ({}, None),
+    ],
+)
+def test_what_the_server_had_in_its_cache_is_recorded_where_it_says_so(server, told, cached):
+    server.answers(completion({"content": "hi"}, **told))
+    assert ask(server).cached_tokens == cached
+
+    server.streams(piece(content="hi"), piece("stop"), {"choices": [], **told}, DONE)
+    assert stream(server)[-1].cached_tokens == cached
+
+
 def test_null_content_is_an_empty_reply(server):
     server.answers(completion({"content": None}))
     assert ask(server).text == ""

@@ -110,7 +110,8 @@ class Log:
         if fallback:
             self.add(FallbackSelected, call_id=call_id, model=fallback)
         if answered:
-            reply = {"input_tokens": 10 * self.step, "output_tokens": 3, **reply}
+            told = {"cached_tokens": 8 * self.step, "first_token": 0.25, "cost": 0.5} if self.step % 2 else {}
+            reply = {"input_tokens": 10 * self.step, "output_tokens": 3, **told, **reply}
             self.add(ModelReplied, key=f"model:{call_id}:{len(errors)}", text=text, **reply)
             self.add(ModelCompleted, call_id=call_id)
         return self

@@ -53,6 +53,9 @@ def fold_model_call(log, start):
         "text": reply and log.text_of(reply),
         "reasoning": (reply and reply.reasoning) or None,
         "digest": start.digest,
+        "cached_tokens": reply and reply.cached_tokens,
+        "first_token_seconds": (reply and reply.first_token) or None,
+        "cost": reply and reply.cost,
     }
 
 

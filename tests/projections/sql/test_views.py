@@ -72,6 +72,7 @@ def fold_runs(log):
             "input_tokens": sum(e.input_tokens for e in billed),
             "output_tokens": sum(e.output_tokens for e in billed),
             "events": len(log.events),
+            "cost": sum(e.cost for e in billed),
             "source": None,
             "source_seq": None,
         }
@@ -231,6 +232,8 @@ def fold_usage(log):
             "output_tokens": e.output_tokens,
             "estimated": e.estimated,
             "billed": e.cache != "hit",
+            "cached_tokens": e.cached_tokens,
+            "cost": e.cost,
         }
         for e in log.of("ModelReplied")
     ]
