@@ -103,6 +103,26 @@ class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 NO_GUARDS = Guards()
 
 
+class Budget(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """`[budget]`: what a run may use up before no further model call is made; None sets no limit.
+
+    `tokens` are prompts and replies together, `cost` is in the unit of the prices, `seconds` are those that
+    the run worked: not while it waited for a person, nor between two lives. Workers spend their run's.
+    """
+
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+
+NO_BUDGET = Budget()
+
+
+def is_allowance(amount: float | None) -> bool:
+    """Whether a budget can be set to it: of nothing at all no run could begin."""
+    return amount is None or 0 < amount < float("inf")
+
+
 def is_threshold(repetitions: int) -> bool:
     """Whether a guard can count to it: once is no repetition."""
     return repetitions == 0 or repetitions >= 2
@@ -136,6 +156,7 @@ class GoalConfig(
     policy: tuple[Rule, ...] = ()
     tool_policy: tuple[Rule, ...] = ()
     guards: Guards = NO_GUARDS
+    budget: Budget = NO_BUDGET
     sandbox_required: bool = True
     network: bool = False
     memory: bool = True

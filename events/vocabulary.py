@@ -692,7 +692,7 @@ class ControlApplied(Decided, frozen=True, gc=False, omit_defaults=True, kw_only
 
 
 class LimitReached(Decided, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """A cap is used up: `model_calls`, `tool_calls`, `wall_clock`."""
+    """A cap is used up: `model_calls`, `tool_calls`, `wall_clock`; of a goal run `tokens`, `cost` too."""
 
     limit: str
 

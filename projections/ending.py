@@ -22,6 +22,8 @@ def why(outcome: LoopOutcome) -> str:
             return "every acceptance check passed"
         case "step_cap":
             return f"all {outcome.steps} steps are used up; unmet: {', '.join(outcome.unmet) or 'none'}"
+        case "missing_evidence" if outcome.limit:
+            return f"{outcome.summary}; unmet: {', '.join(outcome.unmet) or 'none'}"
         case "missing_evidence":
             return "verify was repeated and no check can run: say how to verify with [[checks]]"
         case "awaiting_user":

@@ -22,11 +22,14 @@ from stepfold.events.vocabulary import (
     FinishAccepted,
     FinishRejected,
     GuardTripped,
+    LimitReached,
     MemoryRecalled,
     Message,
     ObservationRecorded,
+    Observed,
     ProfileInferred,
     RunFinished,
+    RunReopened,
     RunResumed,
     ToolCall,
     ToolCompleted,
@@ -46,7 +49,7 @@ from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
-from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot
+from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot, microseconds
 
 LISTEN = "user"
 """The key of the effect that waits for a person."""
@@ -74,6 +77,21 @@ _decode_said = msgspec.json.Decoder(_Said).decode
 def config_of(run: Run) -> GoalConfig:
     """The configuration of a goal run."""
     return run.config if isinstance(run.config, GoalConfig) else NOT_STARTED
+
+
+def worked(run: Run) -> float:
+    """The seconds that the run has worked so far: not those of a person, nor those between two lives."""
+    return (run.now - microseconds(run.started_ts) - run.goal.idle) / 1_000_000
+
+
+def _idled(run: Run, event: Observed) -> None:
+    """Between the last observed event and this one nobody but a person was at work, or no process was."""
+    run.goal.idle += max(0, microseconds(event.ts) - run.now)
+
+
+def run_reopened(run: Run, event: RunReopened) -> None:
+    """A later life of the run; what is due is started again by the shell."""
+    _idled(run, event)
 
 
 def profile_inferred(run: Run, event: ProfileInferred) -> None:
@@ -197,6 +215,7 @@ def approval_asked(run: Run, event: ApprovalAsked) -> None:
 
 def approval_answered(run: Run, event: ApprovalAnswered) -> None:
     """The answer waits to be taken up."""
+    _idled(run, event)
     run.goal.approval = event
 
 
@@ -328,6 +347,19 @@ def guard_tripped(run: Run, event: GuardTripped) -> None:
             run.fault, run.fault_detail = guard, event.detail or repeats.GUARDS.get(guard, guard)
 
 
+def limit_reached(run: Run, event: LimitReached) -> None:
+    """A budget is used up. What is said of it is the run's summary; in a chat, its answer to the person."""
+    budget = config_of(run).budget
+    run.goal.limit = event.limit
+    match event.limit:
+        case "tokens":
+            run.goal.summary = f"the budget of {budget.tokens} tokens is used up"
+        case "cost":
+            run.goal.summary = f"the budget of {budget.cost or 0:g} is spent"
+        case _:
+            run.goal.summary = f"the {budget.seconds or 0:g} s of the budget are over"
+
+
 def finish_accepted(run: Run, event: FinishAccepted) -> None:
     """The run may end as completed."""
     goal = run.goal
@@ -352,6 +384,7 @@ def turn_ended(run: Run, event: TurnEnded) -> None:
 
 def user_loaded(run: Run, event: UserLoaded) -> None:
     """What the person loaded may be called, as far as it exists."""
+    _idled(run, event)
     names = [name for name in event.names if name in run.manifests]
     run.goal.loaded.update(dict.fromkeys(names))
     run.goal.transcript.append(f"user loaded: {', '.join(names)}")
@@ -359,6 +392,7 @@ def user_loaded(run: Run, event: UserLoaded) -> None:
 
 def call_undone(run: Run, event: CallUndone) -> None:
     """The model reads that its change is gone; what was verified before is stale."""
+    _idled(run, event)
     goal = run.goal
     goal.changes = [change for change in goal.changes if change[0] != event.call]
     goal.mutations += 1
@@ -377,6 +411,7 @@ def user_asked(run: Run, event: UserAsked) -> None:
 
 def user_answered(run: Run, event: UserAnswered) -> None:
     """The answer waits to be taken up."""
+    _idled(run, event)
     run.goal.answer = event.text
 
 

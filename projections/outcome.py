@@ -62,6 +62,7 @@ class LoopOutcome(Struct, frozen=True):
     detail: str = ""
     guard: str = ""
     loop: str = "goal"
+    limit: str = ""
 
     @property
     def reason(self) -> str:
@@ -115,6 +116,7 @@ def outcome(run: Run) -> LoopOutcome:
         error=run.fault,
         detail=run.fault_detail,
         guard=run.fault if goal.verdict == "guard" else "",
+        limit=goal.limit,
     )
 
 

@@ -53,6 +53,7 @@ SHARED: Reducers = {
 }
 
 GOAL: Reducers = {
+    v.RunReopened: goal.run_reopened,
     v.ToolStarted: goal.tool_started,
     v.ToolCompleted: goal.tool_ended,
     v.ToolFailed: goal.tool_ended,
@@ -72,6 +73,7 @@ GOAL: Reducers = {
     v.EvidenceRecorded: goal.evidence_recorded,
     v.ChecksJudged: goal.checks_judged,
     v.GuardTripped: goal.guard_tripped,
+    v.LimitReached: goal.limit_reached,
     v.FinishAccepted: goal.finish_accepted,
     v.FinishRejected: goal.finish_rejected,
     v.UserAsked: goal.user_asked,

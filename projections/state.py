@@ -190,6 +190,7 @@ class GoalState(Accumulator):
 
     `workers` are the calls whose workers have not been collected; `changes` the key and the name of each
     call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
+    `idle` are the microseconds in which the run did not work; `limit` the budget that is used up.
     """
 
     __slots__ = (
@@ -207,8 +208,10 @@ class GoalState(Accumulator):
         "evidence",
         "failures",
         "hits",
+        "idle",
         "last_rejection",
         "last_steps",
+        "limit",
         "listings",
         "loaded",
         "mutations",
@@ -266,6 +269,8 @@ class GoalState(Accumulator):
         self.approval: ApprovalAnswered | None = None
         self.changes: list[tuple[str, str]] = []
         self.turn_step = 0
+        self.idle = 0
+        self.limit = ""
 
 
 class Run(Accumulator):

@@ -36,6 +36,11 @@ def observation(run: Run, given: Any, head: Head) -> v.Decided:
     return v.ObservationRecorded(*head, call_id=call_id)
 
 
+def limit(run: Run, given: Any, head: Head) -> v.Decided:
+    """Which budget is used up."""
+    return v.LimitReached(*head, limit=guards.spent_budget(run))
+
+
 def context(run: Run, given: Any, head: Head) -> v.Decided:
     """Opens the next step: the framing, as far as it changed."""
     version, run_id, seq, step, ts, row, to = head

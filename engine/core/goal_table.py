@@ -51,6 +51,7 @@ ROWS = (
     emits("circle", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="cycle_repeats"), to="closing", when=[g.context_unbuilt, g.cycle_repeats]),
     emits("same_rejection", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="rejection_repeats"), to="closing", when=[g.context_unbuilt, g.rejection_repeats]),
     emits("same_failure", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="failure_repeats"), to="closing", when=[g.context_unbuilt, g.failure_repeats]),
+    emits("budget_spent", "auto", "framing", v.LimitReached, emit.limit, to="closing", when=[g.context_unbuilt, g.budget_spent]),
     emits("turn_spent", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="turn_spent"), to="closing", when=[g.chatting, g.context_unbuilt, g.steps_spent]),
     emits("exhaust", "auto", "framing", v.GuardTripped, always(v.GuardTripped, guard="steps_spent"), to="exhausted", when=[g.context_unbuilt, g.steps_spent]),
     rests("recalling", "auto", "framing", when=[g.memory_unrecalled]),

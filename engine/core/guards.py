@@ -14,7 +14,7 @@ from stepfold.engine.core.own_guards import objection
 from stepfold.engine.core.profile import PROFILES
 from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred, ToolReturned
 from stepfold.projections.evidence import unmet
-from stepfold.projections.fold_goal import checks_of, config_of
+from stepfold.projections.fold_goal import checks_of, config_of, worked
 from stepfold.projections.fold_repeats import guards_of, rounds_of
 from stepfold.projections.state import Run, decided_config
 
@@ -45,6 +45,24 @@ def own_guard_objects(run: Run, given: Any) -> bool:
 def steps_spent(run: Run, given: Any) -> bool:
     """All steps are used up. A model that never speaks JSON stops here too, for rejections use steps."""
     return run.step - run.goal.turn_step >= config_of(run).max_steps
+
+
+def spent_budget(run: Run) -> str:
+    """The first of the run's budgets that is used up: `tokens`, `cost`, `wall_clock` or empty."""
+    budget, usage = config_of(run).budget, run.usage
+    if budget.tokens is not None and usage.total_tokens >= budget.tokens:
+        return "tokens"
+    if budget.cost is not None and usage.cost >= budget.cost:
+        return "cost"
+    return "wall_clock" if budget.seconds is not None and worked(run) >= budget.seconds else ""
+
+
+def budget_spent(run: Run, given: Any) -> bool:
+    """A budget of the run is used up: its tokens, its money or its time.
+
+    Earned by runs that steps alone did not bound: twelve long prompts cost what eighty short ones do.
+    """
+    return bool(spent_budget(run))
 
 
 def memory_unrecalled(run: Run, given: Any) -> bool:

@@ -1,7 +1,7 @@
 """`AgentLoop`: the strict goal loop, ready to run: one action a step, recorded whole."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -17,6 +17,7 @@ from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.servers import Servers, ServerSpec
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.core.own_guards import OwnGuard, require
+from stepfold.engine.models.prices import NO_PRICES, Price
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.chat import Chat
@@ -33,13 +34,23 @@ from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import Undo
 from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
-from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, GoalConfig, Guards, Rule
+from stepfold.events.configuration import (
+    NO_BUDGET,
+    NO_GUARDS,
+    Budget,
+    CheckSpec,
+    Generation,
+    GoalConfig,
+    Guards,
+    Rule,
+)
 from stepfold.events.journal import Recorded, read_log, records_of
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import (
     BLANK,
     CancelRequested,
     Message,
+    RunReopened,
     RunStarted,
     SandboxProbed,
     ToolErred,
@@ -47,6 +58,7 @@ from stepfold.events.vocabulary import (
     ToolsListed,
 )
 from stepfold.projections.effects import CallTool
+from stepfold.projections.fold_goal import config_of
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.run import fold
 from stepfold.projections.state import Run
@@ -61,6 +73,7 @@ class AgentLoop:
     `.stepfold` in the project. `watch` is told of every event.
     `servers` are MCP servers, `tool_policy` judges capabilities by name, `web` says what `web.fetch`
     may reach once `network` opens it, `readable` are further folders that commands can read.
+    `budget` ends a run that has used it up; `prices` say what a model's replies cost, by its name.
     """
 
     def __init__(
@@ -90,6 +103,8 @@ class AgentLoop:
         web: Network = NO_NETWORK,
         readable: Sequence[str] = (),
         servers: Sequence[ServerSpec] = (),
+        budget: Budget = NO_BUDGET,
+        prices: Mapping[str, Price] = NO_PRICES,
         watch: Watch | None = None,
     ) -> None:
         self.model = resolve(model, timeout=model_request_timeout) if isinstance(model, str) else model
@@ -112,6 +127,7 @@ class AgentLoop:
             manifests=NATIVE,
             policy=tuple(policy),
             tool_policy=tuple(tool_policy),
+            budget=budget,
             guards=replace(guards, own=_own_guards(guards, own_guards)),
             sandbox_required=sandbox != "none",
             network=network,
@@ -123,6 +139,7 @@ class AgentLoop:
         self._web = web
         self._readable = tuple(readable)
         self._servers = tuple(servers)
+        self._prices = dict(prices)
         self._durability = durability
         self._watch = watch
 
@@ -211,7 +228,13 @@ class AgentLoop:
 
                 def news(run: Run) -> list[Landing]:
                     probed = SandboxProbed(*BLANK, backend=found.backend, why=found.why)
-                    return [*([probed] if found.backend != run.backend else []), *listed]
+                    # The time since the source was recorded is none in which this run worked.
+                    timed = config_of(run).budget.seconds is not None
+                    return [
+                        *([RunReopened(*BLANK)] if timed else []),
+                        *([probed] if found.backend != run.backend else []),
+                        *listed,
+                    ]
 
                 branch = Branch(shared, live=effects, log=log, news=news)
                 await drive(run, branch, branch)
@@ -272,6 +295,7 @@ class AgentLoop:
             web=self._web,
             readable=self._readable,
             servers=servers,
+            prices=self._prices,
         )
         return effects
 

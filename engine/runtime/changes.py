@@ -13,12 +13,14 @@ from stepfold.engine.core.own_guards import GuardClash, MissingGuard, require
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.own_guards import fetch
 from stepfold.events.configuration import (
+    NO_BUDGET,
     NO_GUARDS,
     Config,
     GoalConfig,
     ImportedConfig,
     Rule,
     config_from_json,
+    is_allowance,
     is_threshold,
 )
 
@@ -54,6 +56,13 @@ def _own_guards(config: Any, value: Any) -> Any:
     return replace(config, guards=replace(config.guards, own=own))
 
 
+def _budget(name: str) -> Callable[[Any, Any], Any]:
+    def change(config: Any, value: Any) -> Any:
+        return replace(config, budget=replace(config.budget, **{name: value}))
+
+    return change
+
+
 def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     def change(config: Any, value: Any) -> Any:
         patterns = value if isinstance(value, list) else [value]
@@ -83,6 +92,9 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "guards.rejection": _guard("rejection"),
     "guards.failure": _guard("failure"),
     "guards.own": _own_guards,
+    "budget.tokens": _budget("tokens"),
+    "budget.cost": _budget("cost"),
+    "budget.seconds": _budget("seconds"),
     "sandbox.network": _field("network"),
     "verification": _field("verification"),
 }
@@ -171,6 +183,9 @@ def _checked(config: Config, setting: str) -> Config:
         value = getattr(read, name, None)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ChangeError(f"--set {setting!r}: must be more than 0")
+    budget = read.budget if isinstance(read, GoalConfig) else NO_BUDGET
+    if not all(map(is_allowance, msgspec.structs.astuple(budget))):
+        raise ChangeError(f"--set {setting!r}: must be more than 0")
     guards = read.guards if isinstance(read, GoalConfig | ImportedConfig) else NO_GUARDS
     if not all(map(is_threshold, guards.thresholds.values())):
         raise ChangeError(f"--set {setting!r}: must be 2 or more, or 0 to turn it off")

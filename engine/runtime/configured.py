@@ -43,7 +43,16 @@ def loop_of(
     max_steps: int | None = None,
     profile: str | None = None,
 ) -> AgentLoop:
-    """The loop that a project's settings describe; `max_steps` and `profile` go before what they say."""
+    """The loop that a project's settings describe; `max_steps` and `profile` go before what they say.
+
+    Raises SettingsError for a budget of money and a model without a price: it would hold nothing.
+    """
+    prices = settings.price_table()
+    if settings.budget.cost is not None and model.name not in prices:
+        raise SettingsError(
+            f'budget.cost is set, and [prices] has no {model.name!r}: add [prices."{model.name}"] '
+            "with input and output"
+        )
     return AgentLoop(
         model=model,
         project=folder,
@@ -67,5 +76,7 @@ def loop_of(
         web=settings.web_limits(),
         readable=settings.readable(),
         servers=settings.servers(),
+        budget=settings.budget,
+        prices=prices,
         watch=watch,
     )

@@ -1,7 +1,8 @@
 """The hands of a goal run: which adapter carries out which effect."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema
 from stepfold.engine.models.envelope import as_action
+from stepfold.engine.models.prices import NO_PRICES, Price, priced
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.live import Landing
 from stepfold.engine.runtime.undo import KEEPS, Undo
@@ -76,8 +78,10 @@ class GoalEffects:
         servers: Servers,
         web: Network = NO_NETWORK,
         readable: tuple[str, ...] = (),
+        prices: Mapping[str, Price] = NO_PRICES,
     ) -> None:
         self._model = model
+        self._prices = prices
         self._workspace = Workspace(project)
         self._memory = memory
         self._limits = limits
@@ -118,7 +122,8 @@ class GoalEffects:
             self._prompt = GoalPrompt(config_of(run).generation)
         reply = self._model.reply(request_of(run, effect, self._prompt))
         timeout = config_of(run).model_request_timeout
-        landing = _within(reply, timeout) if isawaitable(reply) else _as_text(reply)
+        take = partial(_taken, asked=effect.model, prices=self._prices)
+        landing = _within(reply, timeout, take) if isawaitable(reply) else take(reply)
         known = workspace_of(run.goal.evidence, run.goal.mutations)
         return self._and_look(landing, known, run) if known else landing
 
@@ -169,9 +174,13 @@ class GoalEffects:
         return MemoryRecalled(*BLANK, hits=tuple(hits))
 
 
-async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -> ModelReplied | ModelErred:
+async def _within(
+    reply: Awaitable[ModelReplied | ModelErred],
+    seconds: float,
+    take: Callable[[ModelReplied | ModelErred], ModelReplied | ModelErred],
+) -> ModelReplied | ModelErred:
     try:
-        return _as_text(await asyncio.wait_for(reply, seconds))
+        return take(await asyncio.wait_for(reply, seconds))
     except TimeoutError:
         return ModelErred(
             *BLANK,
@@ -180,9 +189,11 @@ async def _within(reply: Awaitable[ModelReplied | ModelErred], seconds: float) -
         )
 
 
-def _as_text(landed: ModelReplied | ModelErred) -> ModelReplied | ModelErred:
-    """A structured call becomes the text that the strict parser judges, before it is recorded."""
-    return as_action(landed) if isinstance(landed, ModelReplied) and landed.tool_calls else landed
+def _taken(
+    landed: ModelReplied | ModelErred, *, asked: str, prices: Mapping[str, Price]
+) -> ModelReplied | ModelErred:
+    """As it is recorded: a structured call as the text that the strict parser judges, and with its cost."""
+    return priced(as_action(landed), asked, prices) if isinstance(landed, ModelReplied) else landed
 
 
 def request_of(run: Run, effect: AskModel, prompt: GoalPrompt | None) -> Request:

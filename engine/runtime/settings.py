@@ -14,7 +14,18 @@ from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.capabilities.context import Network
 from stepfold.engine.capabilities.servers import ServerSpec
 from stepfold.engine.core.profile import PROFILES
-from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, Guards, Rule, is_threshold
+from stepfold.engine.models.prices import Price
+from stepfold.events.configuration import (
+    NO_BUDGET,
+    NO_GUARDS,
+    Budget,
+    CheckSpec,
+    Generation,
+    Guards,
+    Rule,
+    is_allowance,
+    is_threshold,
+)
 
 FILE_NAME = "stepfold.toml"
 
@@ -128,6 +139,17 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     servers: dict[str, ServerSettings] = field(default_factory=dict)
 
 
+class PriceSettings(Struct, frozen=True, kw_only=True):
+    """`[prices."MODEL"]`: what a million tokens of a model cost, in a unit of your choice.
+
+    `cached` is for tokens of the prompt that the server had kept; unset, they cost what the others do.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float | None = None
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """The whole file."""
 
@@ -140,6 +162,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     memory: MemorySettings = MemorySettings()
     mcp: McpSettings = McpSettings()
     guards: Guards = NO_GUARDS
+    budget: Budget = NO_BUDGET
+    prices: dict[str, PriceSettings] = field(default_factory=dict)
+
+    def price_table(self) -> dict[str, Price]:
+        """What the models cost, by name."""
+        return {name: Price(price.input, price.output, price.cached) for name, price in self.prices.items()}
 
     def generation(self) -> Generation:
         """What `[model]` asks of every request."""
@@ -326,6 +354,12 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
             raise SettingsError(
                 f"{where}: guards.{name} is {threshold}; it must be 2 or more, or 0 to turn it off"
             )
+    for name, amount in msgspec.structs.asdict(settings.budget).items():
+        if not is_allowance(amount):
+            raise SettingsError(f"{where}: budget.{name} is {amount}; it must be more than 0")
+    for model_name, price in settings.prices.items():
+        if min(price.input, price.output, price.cached or 0.0) < 0:
+            raise SettingsError(f"{where}: prices.{model_name} holds a price below 0")
     if settings.web.seconds <= 0:
         raise SettingsError(f"{where}: web.seconds must be more than 0 seconds")
     for folder in settings.readable():

@@ -4,11 +4,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepfold.events.configuration import GoalConfig
+from stepfold.events.configuration import Budget, GoalConfig
 from stepfold.events.vocabulary import BLANK, ChildUsage, ToolErred, ToolReturned
 from stepfold.projections.effects import CallTool
 from stepfold.projections.fold_calls import child_id
-from stepfold.projections.fold_goal import config_of
+from stepfold.projections.fold_goal import config_of, worked
 from stepfold.projections.fold_shared import slot_of
 from stepfold.projections.outcome import LoopOutcome
 from stepfold.projections.state import Run
@@ -36,7 +36,22 @@ def worker_config(run: Run, effect: CallTool) -> GoalConfig:
     wanted = msgspec.json.decode(effect.arguments, type=_Dispatch)
     config = config_of(run)
     return replace(
-        config, goal=wanted.task, profile=wanted.profile, depth=config.depth + 1, checks=(), chat=False
+        config,
+        goal=wanted.task,
+        profile=wanted.profile,
+        depth=config.depth + 1,
+        checks=(),
+        chat=False,
+        budget=_left(config.budget, run),
+    )
+
+
+def _left(budget: Budget, run: Run) -> Budget:
+    """What the parent has not used up yet, as of now."""
+    return Budget(
+        tokens=None if budget.tokens is None else max(0, budget.tokens - run.usage.total_tokens),
+        cost=None if budget.cost is None else max(0.0, budget.cost - run.usage.cost),
+        seconds=None if budget.seconds is None else max(0.0, budget.seconds - worked(run)),
     )
 
 

@@ -92,10 +92,11 @@ RECIPES = (
     ),
     Recipe(
         "tokens",
-        "Tokens by run and model, for the cost times your provider's prices; cached replies are left out.",
+        "Tokens and cost by run and model; replies from the response cache are left out.",
         """
         SELECT run_id, model, count(*) AS replies, sum(input_tokens) AS input_tokens,
-            sum(output_tokens) AS output_tokens, bool_or(estimated) AS estimated
+            sum(output_tokens) AS output_tokens, sum(cached_tokens) AS cached_tokens, sum(cost) AS cost,
+            bool_or(estimated) AS estimated
         FROM usage WHERE billed GROUP BY run_id, model
         ORDER BY sum(input_tokens) + sum(output_tokens) DESC, run_id, model
         """,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepfold.engine.core.own_guards import provide
-from stepfold.events.configuration import Guards, Retry
+from stepfold.events.configuration import Budget, Guards, Retry
 from stepfold.events.vocabulary import (
     BLANK,
     AnyEvent,
@@ -93,6 +93,10 @@ NOT_FOUND = {"look": lambda arguments: ToolReturned(*BLANK, content="no such fil
 
 STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "finishes with evidence": played(SEARCH, LOAD, LOOK, CHANGE, VERIFY, FINISH),
+    "uses up its tokens": played(LOAD, LOOK, CHANGE, VERIFY, FINISH, budget=Budget(tokens=30)),
+    "chats, and the money is spent": told(
+        SEARCH, UserAnswered(*BLANK, text="again"), budget=Budget(tokens=12), **CHAT
+    ),
     "finishes without any check": played(FINISH, **NO_CHECKS),
     "finish is refused until the checks pass": played(FINISH, VERIFY, FINISH),
     "evidence goes stale": played(LOAD, VERIFY, CHANGE, FINISH, VERIFY, FINISH),

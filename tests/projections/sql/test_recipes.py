@@ -126,6 +126,8 @@ def test_tokens(store):
             len(replies),
             sum(r["input_tokens"] for r in replies),
             sum(r["output_tokens"] for r in replies),
+            sum(told) if (told := [r["cached_tokens"] for r in replies if r["cached_tokens"]]) else None,
+            sum(r["cost"] for r in replies),
             any(r["estimated"] for r in replies),
         )
         for key, replies in grouped(billed, "run_id", "model").items()
