@@ -71,7 +71,8 @@ class Retry(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """What is asked of the model beside the prompt; None leaves it to the server.
 
-    `response_format` is `none`, `json_object` or `json_schema` (the envelope as a schema).
+    `response_format` is `none`, `json_object`, `json_schema` (the envelope as a schema) or `actions` (what
+    may be said next, in the form that the server keeps to). `logit_bias` are pairs of a token and its bias.
     """
 
     mode: Literal["text", "chat", "tools"] = "chat"
@@ -79,7 +80,8 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     max_tokens: int | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    response_format: Literal["none", "json_object", "json_schema"] = "none"
+    response_format: Literal["none", "json_object", "json_schema", "actions"] = "none"
+    logit_bias: tuple[tuple[str, float], ...] = ()
 
 
 class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):

@@ -167,6 +167,16 @@ class SandboxProbed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only
     why: str = ""
 
 
+class ConstraintProbed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Under which form this life's server keeps to what may be said next; `none`, with `why`, under no one.
+
+    `union` and `nested` are JSON Schemas, `grammar` is GBNF; see `stepfold.engine.models.constraints`.
+    """
+
+    form: str
+    why: str = ""
+
+
 class ToolsListed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """The tools that an MCP server offers from here on, all of them; none, with `error`, when it is gone.
 
@@ -763,6 +773,7 @@ ObservedEvent = (
     | RunReopened
     | LogRepaired
     | SandboxProbed
+    | ConstraintProbed
     | ToolsListed
     | ModelReplied
     | ModelErred

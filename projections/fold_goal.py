@@ -16,6 +16,7 @@ from stepfold.events.vocabulary import (
     CheckReturned,
     ChecksJudged,
     CheckStarted,
+    ConstraintProbed,
     ContextBuilt,
     ContextCompacted,
     EvidenceRecorded,
@@ -92,6 +93,11 @@ def _idled(run: Run, event: Observed) -> None:
 def run_reopened(run: Run, event: RunReopened) -> None:
     """A later life of the run; what is due is started again by the shell."""
     _idled(run, event)
+
+
+def constraint_probed(run: Run, event: ConstraintProbed) -> None:
+    """The requests from here on carry the constraint in this form."""
+    run.goal.form = event.form
 
 
 def profile_inferred(run: Run, event: ProfileInferred) -> None:

@@ -19,9 +19,13 @@ T = TypeVar("T")
 
 
 def request_digest(run: Run, max_tokens: int | None) -> str:
-    """The digest of all that makes the request: system turn, turns, model and options. O(1) a step."""
+    """The digest of all that makes the request: system turn, turns, model and options. O(1) a step.
+
+    A constraint is made of what the system turn lists, so its form is enough.
+    """
     options = _encode((decided_config(run).generation, max_tokens)).decode()
-    return digest_of(f"{run.goal.system_digest}\x1e{run.history.chain}\x1e{options}")
+    form = f"\x1e{run.goal.form}" if run.goal.form else ""
+    return digest_of(f"{run.goal.system_digest}\x1e{run.history.chain}\x1e{options}{form}")
 
 
 def harness_request_digest(run: Run, max_tokens: int | None) -> str:

@@ -54,6 +54,7 @@ SHARED: Reducers = {
 
 GOAL: Reducers = {
     v.RunReopened: goal.run_reopened,
+    v.ConstraintProbed: goal.constraint_probed,
     v.ToolStarted: goal.tool_started,
     v.ToolCompleted: goal.tool_ended,
     v.ToolFailed: goal.tool_ended,

@@ -190,7 +190,8 @@ class GoalState(Accumulator):
 
     `workers` are the calls whose workers have not been collected; `changes` the key and the name of each
     call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
-    `idle` are the microseconds in which the run did not work; `limit` the budget that is used up.
+    `idle` are the microseconds in which the run did not work; `limit` the budget that is used up;
+    `form` how the server is told what may be said next.
     """
 
     __slots__ = (
@@ -207,6 +208,7 @@ class GoalState(Accumulator):
         "cycle_runs",
         "evidence",
         "failures",
+        "form",
         "hits",
         "idle",
         "last_rejection",
@@ -270,6 +272,7 @@ class GoalState(Accumulator):
         self.changes: list[tuple[str, str]] = []
         self.turn_step = 0
         self.idle = 0
+        self.form = ""
         self.limit = ""
 
 

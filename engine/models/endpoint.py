@@ -23,6 +23,9 @@ Outcome = ModelReplied | ModelErred
 PLACEHOLDER_KEY = "none"
 """What local servers get, which want a key and don't look at it."""
 
+BEYOND_OPENAI = frozenset({"grammar"})
+"""Fields of a request that llama.cpp has and OpenAI hasn't."""
+
 LISTING_TIMEOUT = 2.0
 """Seconds for the list of models that a 404 is explained with."""
 
@@ -153,7 +156,10 @@ class Endpoint:
         yield outcome
 
     def _request(self, asked: dict[str, Any]) -> Any:
-        return self._connected().chat.completions.with_streaming_response.create(**asked)
+        # The client knows OpenAI's own fields alone.
+        known = {name: value for name, value in asked.items() if name not in BEYOND_OPENAI}
+        beyond = {name: value for name, value in asked.items() if name in BEYOND_OPENAI}
+        return self._connected().chat.completions.with_streaming_response.create(**known, extra_body=beyond)
 
     async def _failed(self, error: Exception) -> Outcome:
         """The event for what a request raised. Only the transport raises here: replies are read elsewhere."""

@@ -26,7 +26,8 @@ class Request(Struct, frozen=True):
 
     `call` is the run's n-th logical call, from 1; `attempt` counts its tries, from 0. `max_tokens`
     goes before that of `generation`. `response_schema` is a JSON Schema as bytes, `response_name`
-    its name. `characters` is the length of the whole request where it is known without building it.
+    its name; `grammar` a GBNF grammar, for llama.cpp. `characters` is the length
+    of the whole request where it is known without building it.
     `tool_choice` is empty, `auto`, `none`, `required`, or the name of one tool.
     """
 
@@ -38,6 +39,7 @@ class Request(Struct, frozen=True):
     tools: tuple[Manifest, ...] = ()
     response_schema: Raw = NULL
     response_name: str = ""
+    grammar: str = ""
     call: int = 1
     attempt: int = 0
     tool_choice: str = ""
@@ -92,7 +94,9 @@ def body(request: Request) -> dict[str, Any]:
         "max_tokens": limit,
         "seed": generation.seed,
         "stop": list(generation.stop) or None,
+        "logit_bias": dict(generation.logit_bias) or None,
         "response_format": _response_format(request),
+        "grammar": request.grammar or None,
         "tools": [_tool(tool, names) for tool in request.tools] or None,
         "tool_choice": _tool_choice(request.tool_choice, names),
     }
@@ -165,7 +169,7 @@ def _parameters(schema: bytes, hidden: tuple[str, ...]) -> Any:
 def _response_format(request: Request) -> dict[str, Any] | None:
     schema = bytes(request.response_schema)
     wanted = request.generation.response_format
-    if schema == b"null" and wanted == "none":
+    if schema == b"null" and wanted in {"none", "actions"}:
         return None
     if schema == b"null" and wanted == "json_object":
         return {"type": "json_object"}

@@ -17,6 +17,7 @@ from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.servers import Servers, ServerSpec
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.core.own_guards import OwnGuard, require
+from stepfold.engine.models.constraints import probed
 from stepfold.engine.models.prices import NO_PRICES, Price
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
@@ -49,6 +50,7 @@ from stepfold.events.store import Store
 from stepfold.events.vocabulary import (
     BLANK,
     CancelRequested,
+    ConstraintProbed,
     Message,
     RunReopened,
     RunStarted,
@@ -134,6 +136,7 @@ class AgentLoop:
             memory=memory,
             generation=generation or Generation(),
         )
+        self._constrained: ConstraintProbed | None = None
         self._sandbox = sandbox
         self._limits = limits
         self._web = web
@@ -224,15 +227,18 @@ class AgentLoop:
             log.begin()
             try:
                 found = probe(self._sandbox)
-                listed = await _listed(effects, found.backend)
+                listed: tuple[ToolsListed | ConstraintProbed, ...] = (
+                    *await _listed(effects, found.backend),
+                    *await self._constraint(_generation_of(shared)),
+                )
 
                 def news(run: Run) -> list[Landing]:
-                    probed = SandboxProbed(*BLANK, backend=found.backend, why=found.why)
+                    sandbox = SandboxProbed(*BLANK, backend=found.backend, why=found.why)
                     # The time since the source was recorded is none in which this run worked.
                     timed = config_of(run).budget.seconds is not None
                     return [
                         *([RunReopened(*BLANK)] if timed else []),
-                        *([probed] if found.backend != run.backend else []),
+                        *([sandbox] if found.backend != run.backend else []),
                         *listed,
                     ]
 
@@ -359,11 +365,32 @@ class AgentLoop:
         found = self.probed()
         effects.push(found)
         await self.open_servers(effects, found.backend)
+        await self.probe_constraint(effects)
 
     async def open_servers(self, effects: LiveEffects, backend: str) -> None:
         """See `chat.Host`."""
         for listed in await _listed(effects, backend):
             effects.push(listed)
+
+    async def probe_constraint(self, effects: LiveEffects) -> None:
+        """See `chat.Host`."""
+        for found in await self._constraint(self._config.generation):
+            effects.push(found)
+
+    async def _constraint(self, generation: Generation) -> tuple[ConstraintProbed, ...]:
+        """How the server is constrained, if it is to be. Workers and later runs ask the same server."""
+        if generation.response_format != "actions":
+            return ()
+        if self._constrained is None:
+            self._constrained = await probed(self.model, generation)
+        return (self._constrained,)
+
+
+def _generation_of(records: Sequence[Recorded]) -> Generation:
+    """What a recorded run, or a fork of one, asks of its model."""
+    start = records[0].event
+    config = (start.forked or start.config) if isinstance(start, RunStarted) else None
+    return config.generation if isinstance(config, GoalConfig) else Generation()
 
 
 def _refuse_empty(goal: str) -> None:

@@ -41,6 +41,10 @@ class Host(Protocol):
         """Start the servers of tools for one turn, and tell of what they list."""
         ...
 
+    async def probe_constraint(self, effects: LiveEffects) -> None:
+        """See how the model's server is constrained, if it is to be, and tell of it."""
+        ...
+
     async def close_model(self) -> None:
         """Connections belong to the event loop of one turn."""
         ...
@@ -62,6 +66,7 @@ class Chat:
         self._opening: list[ObservedEvent] = []
         self._reopened: Reopened | None = None
         self._backend = ""
+        self._constrained = False
         self.run = Run()
         self.run_id = effects.run_id
 
@@ -160,6 +165,9 @@ class Chat:
             with interrupts(self._effects):
                 try:
                     await self._host.open_servers(self._effects, self._backend)
+                    if not self._constrained:
+                        self._constrained = True
+                        await self._host.probe_constraint(self._effects)
                     await drive_to_the_end(self.run, self._effects, log, cancel)
                 finally:
                     await self._effects.close()

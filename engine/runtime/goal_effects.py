@@ -18,7 +18,10 @@ from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.capabilities.workspace import Workspace
+from stepfold.engine.contract.choices import alternatives
 from stepfold.engine.contract.schemas import envelope_schema
+from stepfold.engine.core.arguments import visible_schema
+from stepfold.engine.models.constraints import constraint
 from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.prices import NO_PRICES, Price, priced
 from stepfold.engine.models.protocol import Model, Request
@@ -202,15 +205,38 @@ def request_of(run: Run, effect: AskModel, prompt: GoalPrompt | None) -> Request
     Without a `prompt` it comes without messages, for models that don't read them.
     """
     generation = config_of(run).generation
-    constrained = generation.response_format == "json_schema"
+    schema, grammar = _constraint(run, generation.response_format)
     return Request(
         model=effect.model,
         messages=() if prompt is None else prompt.messages(run),
         generation=generation,
         max_tokens=effect.max_tokens,
         characters=len(run.goal.system) + run.history.characters,
-        response_schema=msgspec.Raw(envelope_schema()) if constrained else NULL,
-        response_name="action" if constrained else "",
+        response_schema=schema,
+        response_name="" if schema is NULL else "action",
+        grammar=grammar,
         call=effect.call,
         attempt=effect.attempt,
+    )
+
+
+def _constraint(run: Run, wanted: str) -> tuple[msgspec.Raw, str]:
+    """The JSON Schema and the grammar that the reply is held to: one of the two, or neither."""
+    match wanted:
+        case "json_schema":
+            return msgspec.Raw(envelope_schema()), ""
+        case "actions":
+            return constraint(run.goal.form, next_actions(run))
+        case _:
+            return NULL, ""
+
+
+def next_actions(run: Run) -> list[dict[str, Any]]:
+    """The shapes of what the model may say now."""
+    config, loaded = config_of(run), run.goal.loaded
+    return alternatives(
+        {name: visible_schema(run.manifests[name]) for name in loaded if name in run.manifests},
+        loadable=tuple(run.manifests),
+        checks=tuple(check.id for check in checks_of(run)),
+        workers=config.worker_slots > 0,
     )

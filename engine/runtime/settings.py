@@ -61,7 +61,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     seed: int | None = None
     stop: list[str] = field(default_factory=list)
-    response_format: Literal["none", "json_object", "json_schema"] = "none"
+    response_format: Literal["none", "json_object", "json_schema", "actions"] = "none"
+    logit_bias: dict[str, float] = field(default_factory=dict)
 
 
 class CheckSettings(Struct, frozen=True, kw_only=True):
@@ -179,6 +180,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             seed=model.seed,
             stop=tuple(model.stop),
             response_format=model.response_format,
+            logit_bias=tuple(sorted(model.logit_bias.items())),
         )
 
     def check_specs(self) -> tuple[CheckSpec, ...]:

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.engine.cli.projects import FINISH, GOAL, LOAD_FILES, REPAIR, VERIFY, Project, Result, is_whole
+from tests.engine.cli.projects import (
+    FINISH,
+    GOAL,
+    LOAD_FILES,
+    REPAIR,
+    UNIT,
+    VERIFY,
+    Project,
+    Result,
+    is_whole,
+)
 
 Answer = tuple[int, str, bytes]
 
@@ -199,3 +209,52 @@ def test_without_any_model_a_person_reads_what_to_start(
     result = project.stepfold("run", GOAL, "--project", project.folder)
 
     result.is_refused("no model", "ollama serve", "stepfold demo")
+
+
+NORTH = json.dumps({"name": "lighthouse", "arguments": {"side": "north"}})
+
+
+def constrained(endpoint: Endpoint) -> str:
+    model = f'base_url = "{endpoint.url}"\nname = "small"\nresponse_format = "actions"'
+    return f"{UNIT}[model]\n{model}\n"
+
+
+@pytest.mark.parametrize(("hellos", "form"), [([], "union"), (["Hello!"], "grammar")])
+def test_a_constrained_run_says_how_it_was_constrained_and_what_was_sent(
+    project: Project, endpoint: Endpoint, hellos: list[str], form: str
+) -> None:
+    project.configure(
+        f'{UNIT}[model]\nbase_url = "{endpoint.url}"\nname = "small"\nresponse_format = "actions"\n'
+    )
+    said = [*hellos, NORTH, LOAD_FILES, REPAIR, VERIFY, FINISH]
+    endpoint.answers = [chat(text) for text in said]
+
+    result = project.stepfold("run", GOAL, "--project", project.folder, "--json")
+
+    assert (result.code, result.json["usage"]["model_calls"]) == (0, 4)
+    assert [event["form"] for event in project.events("ConstraintProbed")] == [form]
+    assert project.ask("replay", "last").text.startswith("identical")
+    sent = endpoint.asked[len(hellos) + 1 :]
+    for step, body in enumerate(sent, 1):
+        rebuilt = project.ask("prompt", "last", "--step", step, "--json").json["request"]
+        assert rebuilt == body
+    asked = [json.dumps(body.get("response_format") or body["grammar"]) for body in sent]
+    # What is loaded may be called, and nothing else.
+    assert "capability_call" not in asked[0]
+    assert "fs.write" in asked[1] and "capability_call" in asked[1]
+    assert asked[1] == asked[2] == asked[3]
+
+
+def test_a_server_that_keeps_to_no_constraint_is_worked_with_all_the_same(
+    project: Project, endpoint: Endpoint
+) -> None:
+    project.configure(
+        f'{UNIT}[model]\nbase_url = "{endpoint.url}"\nname = "small"\nresponse_format = "actions"\n'
+    )
+    endpoint.answers = [chat(text) for text in (*["Hello!"] * 3, LOAD_FILES, REPAIR, VERIFY, FINISH)]
+
+    result = project.stepfold("run", GOAL, "--project", project.folder, "--json")
+
+    assert result.code == 0
+    assert [event["form"] for event in project.events("ConstraintProbed")] == ["none"]
+    assert "response_format" not in endpoint.asked[-1]
