@@ -73,6 +73,7 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
 
     `response_format` is `none`, `json_object`, `json_schema` (the envelope as a schema) or `actions` (what
     may be said next, in the form that the server keeps to). `logit_bias` are pairs of a token and its bias.
+    `stream` asks for the reply in pieces, of which the goal loop keeps the time to the first.
     """
 
     mode: Literal["text", "chat", "tools"] = "chat"
@@ -82,6 +83,7 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     stop: tuple[str, ...] = ()
     response_format: Literal["none", "json_object", "json_schema", "actions"] = "none"
     logit_bias: tuple[tuple[str, float], ...] = ()
+    stream: bool = False
 
 
 class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -103,6 +105,12 @@ class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 NO_GUARDS = Guards()
+
+WORDING = 2
+"""The version of the engine's own sentences that new runs are made with."""
+
+WORDING_OF_MENDS = 2
+"""The first version whose repairs offer the mended reply."""
 
 
 class Budget(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):

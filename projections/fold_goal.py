@@ -164,6 +164,7 @@ def action_parsed(run: Run, event: ActionParsed) -> None:
     goal.previous_action = goal.action
     goal.action = Action(event.name, arguments)
     goal.actions += 1
+    goal.fault = ("", 0)
     goal.checked = []
     run.history.append(
         Message("assistant", run.reply, tool_calls=(ToolCall(event.call_id, event.name, arguments),))
@@ -174,10 +175,18 @@ def action_parsed(run: Run, event: ActionParsed) -> None:
     goal.pending = (event.call_id, len(goal.transcript))
 
 
+def fault_of(error: str, detail: str) -> str:
+    """What makes two rejections the same to a model: the error and its sentence, wherever it was."""
+    return f"{error}: {detail.partition('(')[0]}"
+
+
 def action_rejected(run: Run, event: ActionRejected) -> None:
     """The reply stays as plain text beside its error: a malformed call in the turns is refused for ever."""
     goal = run.goal
     goal.rejected += 1
+    kind, count = goal.fault
+    fault = fault_of(event.error, event.detail)
+    goal.fault = (fault, count + 1 if kind == fault else 1)
     repeats.rejected(run, event.error, event.detail)
     if event.repair.text:
         goal.texts[event.repair.digest] = event.repair.text

@@ -191,7 +191,7 @@ class GoalState(Accumulator):
     `workers` are the calls whose workers have not been collected; `changes` the key and the name of each
     call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
     `idle` are the microseconds in which the run did not work; `limit` the budget that is used up;
-    `form` how the server is told what may be said next.
+    `form` how the server is told what may be said next. `fault` is the last rejection, and how often it came.
     """
 
     __slots__ = (
@@ -208,6 +208,7 @@ class GoalState(Accumulator):
         "cycle_runs",
         "evidence",
         "failures",
+        "fault",
         "form",
         "hits",
         "idle",
@@ -273,6 +274,7 @@ class GoalState(Accumulator):
         self.turn_step = 0
         self.idle = 0
         self.form = ""
+        self.fault: tuple[str, int] = ("", 0)
         self.limit = ""
 
 

@@ -1,15 +1,20 @@
 """What a model reads after its reply was rejected: the error, what would mend it, the rule restated.
 
-The wording is version 1 of the engine's own sentences: a run is rendered by the wording it was made
-with, so a change here is a new version.
+A run is rendered by the wording that it was made with, so a change here is a new version. Version 1 says
+the same after every error of a kind. A small model read its last sentence alone, which spoke of `finish`,
+and jumped there with nothing done. So version 2 ends in what to send: the reply with its smallest mend,
+else the tool's schema with an example; and says nothing else when the same error comes again.
 """
 
 import json
 import re
+from collections.abc import Mapping
 
 from stepfold.engine.contract.envelope import ActionParseError
+from stepfold.engine.contract.mending import example_for, mended
 from stepfold.engine.contract.quoting import quoted, shortened
 from stepfold.engine.contract.schemas import TOOLS
+from stepfold.engine.contract.validators import Validator
 
 LONGEST = 1500
 """Characters below which every repair text stays, so that a rejection costs little of the window."""
@@ -58,6 +63,30 @@ def repair_for(error: ActionParseError) -> str:
     Shorter than `LONGEST` characters, whatever the model wrote.
     """
     return "\n".join(part for part in (error.message, _addition(error), _INSTRUCTION) if part)
+
+
+def repair_after(error: ActionParseError, reply: str, before: int, schemas: Mapping[str, Validator]) -> str:
+    """Return what the model sees after a rejection, by wording 2.
+
+    `before` counts the rejections of the same kind that came right before this one. Shorter than `LONGEST`
+    characters but for the mended reply, which is never longer than the one it mends by more than a little.
+    """
+    send = _to_send(reply, error, schemas)
+    if before:
+        again = f"The same error for the {_ordinal(before + 1)} time. {error.message}"
+        return "\n".join(part for part in (again, _addition(error), send or _INSTRUCTION) if part)
+    return "\n".join(part for part in (error.message, _INSTRUCTION, _addition(error), send) if part)
+
+
+def _to_send(reply: str, error: ActionParseError, schemas: Mapping[str, Validator]) -> str:
+    if whole := mended(reply, error, schemas):
+        return f"Send exactly this and nothing else, if it is what you meant:\n{whole}"
+    example = example_for(reply, error)
+    return "" if example in _addition(error) else f"For example: {example}"
+
+
+def _ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 def _addition(error: ActionParseError) -> str:

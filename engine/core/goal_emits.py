@@ -6,7 +6,9 @@ from msgspec import Raw
 
 from stepfold.engine.capabilities.lifecycle import Admitted, Refused
 from stepfold.engine.capabilities.router import search as search_capabilities
-from stepfold.engine.contract.repair import repair_for
+from stepfold.engine.contract.envelope import ActionParseError
+from stepfold.engine.contract.repair import repair_after, repair_for
+from stepfold.engine.contract.schemas import TOP_LEVEL
 from stepfold.engine.core import guards
 from stepfold.engine.core.backoff import delay_of
 from stepfold.engine.core.framing import changed_sections, estimated_tokens
@@ -15,9 +17,10 @@ from stepfold.engine.core.machine import Emit, Head
 from stepfold.engine.core.own_guards import objection
 from stepfold.engine.core.profile import infer_profile_from_goal
 from stepfold.events import vocabulary as v
+from stepfold.events.configuration import WORDING_OF_MENDS
 from stepfold.projections.digest import digest_of
 from stepfold.projections.evidence import unmet
-from stepfold.projections.fold_goal import WORKER, approval_key, checks_of, config_of
+from stepfold.projections.fold_goal import WORKER, approval_key, checks_of, config_of, fault_of
 from stepfold.projections.prompt import request_digest
 from stepfold.projections.state import Run, Slot, decided_config, microseconds
 
@@ -91,12 +94,20 @@ def model_cancelled(run: Run, given: Any, head: Head) -> v.Decided:
 
 def rejected(run: Run, given: Any, head: Head) -> v.Decided:
     """The reply is no action; the repair is recorded where its text is new."""
-    text = repair_for(given)
+    text = _repair(run, given)
     digest = digest_of(text)
     repair = v.Section("repair", digest, "" if digest in run.goal.texts else text)
     return v.ActionRejected(
         *head, call_id=f"call_{run.call}", error=given.error, detail=given.detail, repair=repair
     )
+
+
+def _repair(run: Run, error: ActionParseError) -> str:
+    if config_of(run).wording < WORDING_OF_MENDS:
+        return repair_for(error)
+    kind, count = run.goal.fault
+    before = count if kind == fault_of(error.error, error.detail) else 0
+    return repair_after(error, run.reply, before, TOP_LEVEL)
 
 
 def accepted(run: Run, given: Any, head: Head) -> v.Decided:

@@ -26,6 +26,9 @@ PLACEHOLDER_KEY = "none"
 BEYOND_OPENAI = frozenset({"grammar"})
 """Fields of a request that llama.cpp has and OpenAI hasn't."""
 
+LARGEST_REPLY = 32_000_000
+"""Bytes of a reply, streamed or not. A server that never ends would fill the memory before its time is up."""
+
 LISTING_TIMEOUT = 2.0
 """Seconds for the list of models that a 404 is explained with."""
 
@@ -69,7 +72,7 @@ class Endpoint:
         try:
             async with asyncio.timeout(self._timeout):
                 async with self._request(asked) as response:
-                    content = await response.read()
+                    content = await _read(response)
         except Exception as error:
             return await self._failed(error)
         return completion_reply(self._curtain().content(content), request, self._place())
@@ -118,7 +121,7 @@ class Endpoint:
         merger, splitter, lines = Merger(), ReasoningSplitter(), data_lines(response.iter_bytes())
         curtain = self._curtain()
         held = StreamCurtain(curtain)
-        data = b""
+        asked_at, first_token, received, data = asyncio.get_running_loop().time(), 0.0, 0, b""
         while True:
             try:
                 # The limit holds the waiting, not the time that the consumer takes.
@@ -127,26 +130,32 @@ class Endpoint:
             except Exception as error:
                 yield await self._failed(error)
                 return
+            received += len(data)
             if data == DONE:
                 break
+            if received > LARGEST_REPLY:
+                yield _too_large(self._place())
+                return
             try:
                 text = held.feed(splitter.feed(merger.add(data)))
             except (ValueError, RecursionError) as error:
                 why = f"a piece that is no JSON ({error})"
                 yield failures.bad_response(curtain.content(data), why, self._place())
                 return
+            if not first_token and merger.speaks:
+                first_token = asyncio.get_running_loop().time() - asked_at
             if text:
                 yield ModelDelta(*BLANK, text=text)
         if rest := held.feed(splitter.end()) + held.end():
             yield ModelDelta(*BLANK, text=rest)
-        yield curtain.value(_whole(merger, request, self._place()))
+        yield curtain.value(_whole(merger, request, self._place(), first_token))
 
     async def _unstreamed(
         self, response: Any, request: Request, deadline: float
     ) -> AsyncIterator[ModelDelta | ModelReplied | ModelErred]:
         try:
             async with asyncio.timeout_at(deadline):
-                content = await response.read()
+                content = await _read(response)
         except Exception as error:
             yield await self._failed(error)
             return
@@ -169,6 +178,8 @@ class Endpoint:
         match error:
             case TimeoutError():
                 return failures.timed_out(self._timeout, place)
+            case ReplyTooLarge():
+                return _too_large(place)
             case openai.APITimeoutError():
                 return failures.timed_out(self._timeout, place)
             case openai.APIStatusError():
@@ -250,7 +261,26 @@ def _reply(
     return replied(reply, completion.get("usage"), request, completion.get("timings"))
 
 
-def _whole(merger: Merger, request: Request, place: Place) -> Outcome:
+class ReplyTooLarge(Exception):
+    """The server sends more than a reply can be."""
+
+
+async def _read(response: Any) -> bytes:
+    """The whole body. Raises ReplyTooLarge."""
+    content = bytearray()
+    async for piece in response.iter_bytes():
+        content += piece
+        if len(content) > LARGEST_REPLY:
+            raise ReplyTooLarge
+    return bytes(content)
+
+
+def _too_large(place: Place) -> ModelErred:
+    detail = f"{place.url} sent more than {LARGEST_REPLY} bytes for one reply: see the server's own log"
+    return failures.failure("bad_response", detail, status=200)
+
+
+def _whole(merger: Merger, request: Request, place: Place, first_token: float) -> Outcome:
     completion = merger.completion()
     shown = json.dumps(completion).encode()
     if "error" in completion:
@@ -259,7 +289,9 @@ def _whole(merger: Merger, request: Request, place: Place) -> Outcome:
         detail = f"{place.url} ended the stream before the reply was whole: see the server's own log"
         return failures.failure("connection", detail)
     outcome = read_completion(completion, shown, request, place)
-    return msgspec.structs.replace(outcome, streamed=True) if isinstance(outcome, ModelReplied) else outcome
+    if not isinstance(outcome, ModelReplied):
+        return outcome
+    return msgspec.structs.replace(outcome, streamed=True, first_token=round(first_token, 6))
 
 
 def text_safe(value: Any) -> Any:

@@ -1,7 +1,17 @@
-"""Where a model's thinking ends: `<think>` blocks before the reply, split off whole or piece by piece."""
+"""Where a model's thinking ends: blocks before the reply, split off whole or piece by piece."""
 
-OPEN = "<think>"
-CLOSE = "</think>"
+BLOCKS = {
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|channel|>commentary<|message|>": "<|end|>",
+    "<|start|>assistant": "",
+    "<|channel|>final<|message|>": "",
+}
+"""How a block of thinking opens and closes: as most models write it, as Mistral's, and in harmony channels,
+which also have marks without a content of their own.
+"""
+
 SPACE = " \t\r\n"
 
 
@@ -16,7 +26,7 @@ class ReasoningSplitter:
 
     def __init__(self) -> None:
         self._held = ""
-        self._inside = False
+        self._close = ""
         self._visible = False
         self._split_one = False
         self._thoughts: list[str] = []
@@ -41,7 +51,7 @@ class ReasoningSplitter:
 
     def end(self) -> str:
         """No more pieces: give back what was held because it might have opened a block."""
-        if self._inside:
+        if self._close:
             self._thoughts.append(self._held)
             self._held = ""
         return self._release()
@@ -51,30 +61,32 @@ class ReasoningSplitter:
         return text.lstrip(SPACE) if self._split_one else text
 
     def _advance(self) -> bool:
-        return self._inside_block() if self._inside else self._before_block()
+        return self._inside_block() if self._close else self._before_block()
 
     def _before_block(self) -> bool:
         start = self._held.lstrip(SPACE)
-        if start.startswith(OPEN):
-            self._held = start[len(OPEN) :]
-            self._inside = self._split_one = True
-            return True
-        self._visible = not OPEN.startswith(start)
+        for opening, closing in BLOCKS.items():
+            if start.startswith(opening):
+                self._held = start[len(opening) :]
+                self._close = closing
+                self._split_one = True
+                return True
+        self._visible = not any(opening.startswith(start) for opening in BLOCKS)
         return False
 
     def _inside_block(self) -> bool:
-        found = self._held.find(CLOSE)
+        found = self._held.find(self._close)
         if found < 0:
             # Only what could be the start of the closing tag is looked at again.
-            keep = len(CLOSE) - 1
+            keep = len(self._close) - 1
             self._thoughts.append(self._held[:-keep])
             self._held = self._held[-keep:]
             return False
         self._thoughts.append(self._held[:found])
         self._blocks.append("".join(self._thoughts).strip(SPACE))
         self._thoughts = []
-        self._held = self._held[found + len(CLOSE) :]
-        self._inside = False
+        self._held = self._held[found + len(self._close) :]
+        self._close = ""
         return True
 
 

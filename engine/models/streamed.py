@@ -49,6 +49,11 @@ class Merger:
         """Whether the server gave the reason why the reply ends, so that it is whole."""
         return self._finish is not None
 
+    @property
+    def speaks(self) -> bool:
+        """Whether anything of the reply has come: text, thinking or a call."""
+        return any(self._content) or bool(self._reasoning or self._calls)
+
     def add(self, data: bytes) -> str:
         """Take one payload; give back the text in it. Raises ValueError for what is no chunk."""
         chunk = json.loads(data.decode("utf-8"))

@@ -38,6 +38,7 @@ from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
 from stepfold.events.configuration import (
     NO_BUDGET,
     NO_GUARDS,
+    WORDING,
     Budget,
     CheckSpec,
     Generation,
@@ -135,6 +136,7 @@ class AgentLoop:
             network=network,
             memory=memory,
             generation=generation or Generation(),
+            wording=WORDING,
         )
         self._constrained: ConstraintProbed | None = None
         self._sandbox = sandbox

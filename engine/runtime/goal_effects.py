@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from stepfold.engine.core.arguments import visible_schema
 from stepfold.engine.models.constraints import constraint
 from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.prices import NO_PRICES, Price, priced
-from stepfold.engine.models.protocol import Model, Request
+from stepfold.engine.models.protocol import Model, Request, StreamingModel
 from stepfold.engine.runtime.live import Landing
 from stepfold.engine.runtime.undo import KEEPS, Undo
 from stepfold.events.vocabulary import (
@@ -33,6 +33,7 @@ from stepfold.events.vocabulary import (
     ApprovalAnswered,
     CheckReturned,
     MemoryRecalled,
+    ModelDelta,
     ModelErred,
     ModelReplied,
     ToolErred,
@@ -123,7 +124,12 @@ class GoalEffects:
     def _ask(self, effect: AskModel, run: Run) -> Landing | Awaitable[Landing]:
         if self._prompt is None and getattr(self._model, "reads_messages", True):
             self._prompt = GoalPrompt(config_of(run).generation)
-        reply = self._model.reply(request_of(run, effect, self._prompt))
+        request = request_of(run, effect, self._prompt)
+        reply: ModelReplied | ModelErred | Awaitable[ModelReplied | ModelErred]
+        if request.generation.stream and hasattr(self._model, "stream"):
+            reply = _whole(cast("StreamingModel", self._model), request)
+        else:
+            reply = self._model.reply(request)
         timeout = config_of(run).model_request_timeout
         take = partial(_taken, asked=effect.model, prices=self._prices)
         landing = _within(reply, timeout, take) if isawaitable(reply) else take(reply)
@@ -175,6 +181,15 @@ class GoalEffects:
     def _recall(self, effect: RecallMemory) -> MemoryRecalled:
         hits = self._memory.recall(effect.query, HITS_AT_MOST) if self._memory is not None else ()
         return MemoryRecalled(*BLANK, hits=tuple(hits))
+
+
+async def _whole(model: StreamingModel, request: Request) -> ModelReplied | ModelErred:
+    """A reply that came in pieces, when its last has come."""
+    async for piece in model.stream(request):
+        if not isinstance(piece, ModelDelta):
+            return piece
+    detail = "the stream ended without a reply"
+    return ModelErred(*BLANK, error="bad_response", detail=detail, retryable=True)
 
 
 async def _within(

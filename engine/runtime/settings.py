@@ -63,6 +63,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     stop: list[str] = field(default_factory=list)
     response_format: Literal["none", "json_object", "json_schema", "actions"] = "none"
     logit_bias: dict[str, float] = field(default_factory=dict)
+    stream: bool = False
 
 
 class CheckSettings(Struct, frozen=True, kw_only=True):
@@ -181,6 +182,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             stop=tuple(model.stop),
             response_format=model.response_format,
             logit_bias=tuple(sorted(model.logit_bias.items())),
+            stream=model.stream,
         )
 
     def check_specs(self) -> tuple[CheckSpec, ...]:

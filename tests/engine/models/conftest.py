@@ -46,6 +46,23 @@ class Hostile:
             handler, 200, content, {"Content-Length": str(len(content) + 100)}
         )
 
+    def drips(self, piece: bytes, kind: str = "application/json") -> None:
+        """Sends a little, again and again, for ever."""
+
+        def drip(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(200)
+            handler.send_header("Content-Type", kind)
+            handler.end_headers()
+            try:
+                while True:
+                    handler.wfile.write(piece)
+                    time.sleep(0.02)
+            except OSError:
+                self.hung_up.set()
+            handler.close_connection = True
+
+        self.behaviour = drip
+
     def stays_silent(self) -> None:
         """Reads the request and says nothing until the client goes away."""
 

@@ -1,6 +1,7 @@
 """The endpoint against a server that answers well, badly and not at all."""
 
 import asyncio
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -121,6 +122,22 @@ def test_the_schema_goes_out_as_response_format(server):
     }
 
 
+def test_seed_stop_and_logit_bias_are_passed_through(server):
+    server.answers(completion({"content": "ok"}))
+    generation = Generation(seed=7, stop=("END", "\n"), logit_bias=(("42", -100.0),), temperature=0.5)
+    ask(server, msgspec.structs.replace(REQUEST, generation=generation, max_tokens=9))
+    sent = {
+        name: server.asked[0][name] for name in ("seed", "stop", "logit_bias", "temperature", "max_tokens")
+    }
+    assert sent == {
+        "seed": 7,
+        "stop": ["END", "\n"],
+        "logit_bias": {"42": -100.0},
+        "temperature": 0.5,
+        "max_tokens": 9,
+    }
+
+
 def test_a_lone_surrogate_reaches_the_server_as_the_replacement_character(server):
     server.answers(completion({"content": "ok"}))
     asked = (Message("user", "a\ud800b\ud83d\ude00"),)
@@ -234,6 +251,54 @@ def test_a_slow_server_is_a_timeout(server):
     assert "within 0.2 s" in erred.detail
 
 
+def test_a_server_that_sends_a_byte_at_a_time_is_a_timeout_all_the_same(server):
+    server.drips(b" ")
+    assert ask(server, timeout=0.3).error == "timeout"
+
+
+def test_a_body_larger_than_a_reply_can_be_is_given_up(server, monkeypatch):
+    monkeypatch.setattr("stepfold.engine.models.endpoint.LARGEST_REPLY", 10_000)
+    server.answers(completion({"content": "again " * 5000}))
+    erred = ask(server)
+    assert (erred.error, erred.retryable) == ("bad_response", False)
+    assert "more than 10000 bytes" in erred.detail
+
+
+def test_a_stream_larger_than_a_reply_can_be_is_given_up(server, monkeypatch):
+    monkeypatch.setattr("stepfold.engine.models.endpoint.LARGEST_REPLY", 1_000)
+    server.streams(*[piece(content="again and again ")] * 40)
+    *deltas, erred = stream(server)
+    assert 1 < len(deltas) < 40
+    assert erred.error == "bad_response"
+
+
+def test_a_stream_that_goes_on_too_long_is_a_timeout(server):
+    line = b"data: " + json.dumps(piece(content="slowly ")).encode() + b"\n\n"
+    server.drips(line, kind="text/event-stream")
+    *deltas, erred = stream(server, timeout=0.3)
+    assert deltas
+    assert erred.error == "timeout"
+
+
+def test_cancelling_a_stream_hangs_up(server):
+    line = b"data: " + json.dumps(piece(content="slowly ")).encode() + b"\n\n"
+    server.drips(line, kind="text/event-stream")
+
+    async def cancelled():
+        async def all_of_it():
+            async for _ in Endpoint(server.url, "m").stream(REQUEST):
+                heard.set()
+
+        heard = asyncio.Event()
+        task = asyncio.ensure_future(all_of_it())
+        await heard.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return await asyncio.to_thread(server.hung_up.wait, 5)
+
+    assert asyncio.run(cancelled())
+
+
 def test_cancelling_closes_the_request(server):
     server.stays_silent()
 
@@ -288,7 +353,8 @@ def test_a_stream_gives_pieces_and_the_unary_reply(server):
 
     message = {"content": "<think>hm</think>\n he\u2028llo"}
     server.answers(completion(message, usage=USAGE["usage"]))
-    assert msgspec.structs.replace(reply, streamed=False) == ask(server)
+    assert reply.first_token > 0
+    assert msgspec.structs.replace(reply, streamed=False, first_token=0.0) == ask(server)
 
 
 def test_streamed_tool_calls_are_put_together(server):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,30 @@ def test_only_blocks_before_the_reply_are_thinking():
     assert split_reasoning(' {"x": "<think>a</think>"}') == (' {"x": "<think>a</think>"}', "")
     assert split_reasoning("<think>never closed") == ("", "never closed")
     assert split_reasoning("<thi") == ("<thi", "")
+
+
+HARMONY = (
+    "<|channel|>analysis<|message|>Look first.<|end|><|start|>assistant<|channel|>commentary<|message|>"
+    'I look.<|end|><|start|>assistant<|channel|>final<|message|>{"name": "verify", "arguments": {}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "reply", "thought"),
+    [
+        (HARMONY, '{"name": "verify", "arguments": {}}', "Look first.\nI look."),
+        ("<|channel|>final<|message|>yes", "yes", ""),
+        ("[THINK]hm[/THINK]yes", "yes", "hm"),
+        ("[THINK]a</think>b", "", "a</think>b"),
+        ("<|channel|>other<|message|>yes", "<|channel|>other<|message|>yes", ""),
+    ],
+)
+def test_thinking_as_other_models_write_it(said, reply, thought):
+    assert split_reasoning(said) == (reply, thought)
+
+    splitter = ReasoningSplitter()
+    shown = "".join([splitter.feed(letter) for letter in said] + [splitter.end()])
+    assert (shown, splitter.reasoning) == (reply, thought)
 
 
 tagged = st.lists(
