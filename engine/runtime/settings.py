@@ -89,7 +89,7 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     `readable` are further folders that commands can read, `~` standing for the user's home.
     """
 
-    backend: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
+    backend: Literal["auto", "bubblewrap", "landlock", "seccomp", "none"] = "auto"
     network: bool = False
     readable: list[str] = field(default_factory=list)
     limits: Limits = DEFAULT_LIMITS

@@ -24,6 +24,7 @@ from stepfold.engine.capabilities.boxes import (
     box_for,
     bubblewrap_program,
     bubblewrap_words,
+    fence_words,
     launcher_words,
     limited,
 )
@@ -368,10 +369,10 @@ def ordinary_words(command: str, project: Path, backend: str) -> list[str]:
             path for path in box.readable if Path(path).stat().st_mode & 0o5 == 0o5 and readable_by_all(path)
         ),
     )
-    outer = (
-        bubblewrap_words(box, 2, bubblewrap_program()) if backend == "bubblewrap" else launcher_words(box, 2)
-    )
-    if backend == "landlock":
+    if backend == "bubblewrap":
+        outer = bubblewrap_words(box, 2, bubblewrap_program())
+    else:
+        outer = launcher_words(box, 2) if backend == "landlock" else fence_words(box, 2)
         outer[0] = "/usr/bin/python3"
     as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     return [*as_nobody, *outer, *limited(command, LIMITED)]
