@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.paths import PROTECTED
-from stepfold.engine.capabilities.syscall_filter import NoFilter, fence_filter, inner_filter
+from stepfold.engine.capabilities.syscall_filter import NoFilter, call_numbers, fence_filter, inner_filter
 from stepfold.engine.capabilities.workspace import Workspace
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -80,8 +80,8 @@ NO_STATUS = -1
 class Box(Struct, frozen=True, kw_only=True):
     """What the command can reach. Paths are real and absolute; `read_only` wins over `project`.
 
-    `passed` names variables of the starting environment that go on into the box; `filter` is a
-    program of `syscall_filter`, or empty.
+    `passed` names variables of the starting environment that go on into the box; `filter` and
+    `calls` are a program of `syscall_filter` and the numbers that belong to it, or empty.
     """
 
     project: str
@@ -92,6 +92,7 @@ class Box(Struct, frozen=True, kw_only=True):
     private_space: int
     passed: tuple[str, ...] = ()
     filter: bytes = b""
+    calls: dict[int, str] = {}
 
 
 def box_for(workspace: Workspace, limits: Limits, readable: Sequence[str] = ()) -> Box:
@@ -172,7 +173,8 @@ def launcher_words(box: Box, status: int) -> list[str]:
 
 def fence_words(box: Box, status: int) -> list[str]:
     """The command line of the fence, for machines that grant no namespaces. Raises NoFilter."""
-    return _python_words("fence.py", msgspec.structs.replace(box, filter=fence_filter()), status)
+    fenced = msgspec.structs.replace(box, filter=fence_filter(), calls=call_numbers())
+    return _python_words("fence.py", fenced, status)
 
 
 def _python_words(program: str, box: Box, status: int) -> list[str]:

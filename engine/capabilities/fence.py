@@ -2,8 +2,8 @@
 
 It is started as a file by `stepfold.engine.capabilities.sandbox` where the machine grants no namespaces,
 as in most containers. It shares the machine's files and processes with everything else, so it keeps
-what it can only by refusing more: no entry is made, renamed or removed in the project's top folder (for
-Landlock can't take `.git` out of a folder that may be written), no socket, no /proc, no /dev/shm.
+what it can only by refusing more: no socket, no /proc, no /dev/shm. What changes a file of the project
+is handed to `steward.py`, which runs in this process.
 
 Two Landlock domains lie in each other. This process is in the outer one, from which signals reach only
 what it started; so it can end all of that with one signal to everybody, that nothing can outrun. The
@@ -12,23 +12,27 @@ command is in the inner one, from which not even this process can be reached.
 
 # pathlib would double the start-up time of a program that runs once a command.
 # ruff: noqa: PTH102, PTH103, PTH106, PTH114, PTH118, PTH120, PTH208
+import _socket
+import binascii
 import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
-import stat
 import struct
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from stepfold.engine.capabilities import launcher
+    from stepfold.engine.capabilities.steward import Steward
 else:
     # Run as a file in isolated mode, it finds its neighbour by the folder that both lie in.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import launcher
+    from steward import Steward
 
     del sys.path[0]
 
@@ -37,6 +41,8 @@ NEEDED_VERSION = 6
 
 TCP, SCOPES, SIGNALS = 1 | 2, 1 | 2, 2
 PR_SET_CHILD_SUBREAPER = 36
+SET_FILTER, LISTENED, WAITING_UNDISTURBED = 1, 1 << 3, 1 << 5
+CAPABILITY_VERSION = 0x20080522
 GRACE_SECONDS = 1.0
 ASKED_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 MACHINE_FACTS = tuple(
@@ -86,58 +92,56 @@ def close_in(box: launcher.Box, private: str) -> None:
         launcher.allow(ruleset, path, rights)
     launcher.allow(ruleset, private, launcher.ALL_FROM_5)
     launcher.allow(ruleset, box["project"], READING)
-    opened = os.open(box["project"], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    grant_writing(ruleset, opened, box["project"], frozenset(box["read_only"]))
-    os.close(opened)
     enter(ruleset)
 
 
-def grant_writing(ruleset: int, opened: int, path: str, read_only: frozenset[str]) -> None:
-    """Let a folder be written, or each of its entries where one of them, however deep, may not be.
-
-    No link is followed: it would carry the right to where it points.
-    """
-    if path in read_only:
-        return
-    if not any(one.startswith(f"{path}/") for one in read_only):
-        launcher.grant(ruleset, opened, launcher.ALL_FROM_5)
-        return
-    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=opened)
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):
-            entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            kind = os.fstat(entry).st_mode
-            if stat.S_ISDIR(kind) or stat.S_ISREG(kind):
-                grant_writing(ruleset, entry, f"{path}/{name}", read_only)
-            os.close(entry)
-    os.close(folder)
-
-
-def refuse_calls(program: str) -> None:
-    """Install the filter, and see for ourselves that it bites."""
-    launcher.filter_calls(program)
+def refuse_calls(box: launcher.Box) -> int:
+    """Install the filter, see for ourselves that it bites, and return the descriptor that hears of calls."""
+    instructions = binascii.a2b_base64(box["filter"])
+    program = launcher.Program(len(instructions) // 8, instructions)
+    (number,) = (int(number) for number, name in box["calls"].items() if name == "seccomp")
+    listener = launcher.checked(
+        launcher.LIBC.syscall(number, SET_FILTER, LISTENED | WAITING_UNDISTURBED, ctypes.byref(program)),
+        "seccomp",
+    )
     for tried in (launcher.LIBC.socket(1, 1, 0), launcher.LIBC.unshare(launcher.CLONE_NEWUSER)):
         if tried >= 0:
             raise OSError("the filter of system calls refuses nothing")
+    return listener
 
 
-def become(box: launcher.Box, private: str, status: int, command: list[str]) -> None:
+def become(box: launcher.Box, private: str, told: "_socket.socket", status: int, command: list[str]) -> None:
     """As the process inside: close the fence around us, then become the command."""
     os.setsid()
     os.chdir(box["project"])
-    launcher.drop_capabilities()
     close_in(box, private)
-    refuse_calls(box["filter"])
+    listener = refuse_calls(box)
+    told.sendmsg([b"!"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", listener))])
+    os.close(listener)
+    told.close()
     launcher.checked(
         launcher.LIBC.prctl(launcher.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "die with the parent"
     )
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    folders = {"HOME": f"{private}/home", "TMPDIR": f"{private}/tmp"}
-    launcher.start(command, launcher.environment_of(box) | folders, status)
+    # A file that is there and may not be read is an error to git, where one that is not there is none.
+    ours = {"HOME": f"{private}/home", "TMPDIR": f"{private}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
+    launcher.start(command, launcher.environment_of(box) | ours, status)
 
 
-def until_ended(child: int) -> int:
-    """The wait status of the command. Asked to end, we ask its group, and a second later kill it."""
+def received(told: "_socket.socket") -> int:
+    """The descriptor that the process inside sends; -1 where it failed before."""
+    _, extra, _, _ = told.recvmsg(1, 64)
+    return int(struct.unpack("i", extra[0][2])[0]) if extra else -1
+
+
+def until_ended(child: int, woken: int, steward: Steward) -> int:
+    """The wait status of the command, whose calls are answered meanwhile.
+
+    Asked to end, we ask its group, and a second later kill it.
+    """
+    poll = select.poll()
+    poll.register(woken, select.POLLIN)
+    if steward.listener >= 0:
+        poll.register(steward.listener, select.POLLIN)
     deadline = 0.0
     while True:
         ended, status = os.waitpid(-1, os.WNOHANG)
@@ -145,17 +149,39 @@ def until_ended(child: int) -> int:
             return status
         if ended:
             continue
-        left = deadline - time.monotonic() if deadline else 3600.0
-        told: Any = signal.sigtimedwait((signal.SIGCHLD, *ASKED_TO_END), max(left, 0.0))
-        if told is None and deadline:
+        left = max(deadline - time.monotonic(), 0) if deadline else None
+        ready = poll.poll(left if left is None else left * 1000)
+        if deadline and not left:
             os.kill(child, signal.SIGKILL)
-        elif told is not None and told.si_signo != signal.SIGCHLD and not deadline:
-            deadline = time.monotonic() + GRACE_SECONDS
-            try:
-                os.killpg(child, signal.SIGTERM)
-            except ProcessLookupError:
-                # It hasn't become the command yet, so there is nothing to be cleaned up.
-                os.kill(child, signal.SIGKILL)
+        for descriptor, event in ready:
+            if descriptor == steward.listener:
+                if event & select.POLLIN:
+                    steward.attend()
+                else:
+                    poll.unregister(descriptor)
+            elif set(os.read(woken, 64)) - {signal.SIGCHLD} and not deadline:
+                deadline = time.monotonic() + GRACE_SECONDS
+                ask(child)
+
+
+def ask(child: int) -> None:
+    """Ask the command's group to end."""
+    try:
+        os.killpg(child, signal.SIGTERM)
+    except ProcessLookupError:
+        # It hasn't become the command yet, so there is nothing to be cleaned up.
+        os.kill(child, signal.SIGKILL)
+
+
+def hear_signals() -> int:
+    """Have signals written to a pipe, from here on: none may end us before we have ended what we started."""
+    woken, waking = os.pipe()
+    for end in (woken, waking):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, *ASKED_TO_END):
+        signal.signal(number, lambda *_: None)
+    return woken
 
 
 def end_all() -> None:
@@ -165,6 +191,13 @@ def end_all() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
+
+
+def give_up_capabilities() -> None:
+    """Be no more than the user, for root too: what the steward does, it does with these rights."""
+    launcher.drop_capabilities()
+    header = ctypes.c_char_p(struct.pack("=Ii", CAPABILITY_VERSION, 0))
+    launcher.checked(launcher.LIBC.capset(header, ctypes.c_char_p(bytes(24))), "capset")
 
 
 def private_folder() -> str:
@@ -189,21 +222,24 @@ def remove(path: str) -> None:
 def main() -> None:
     """`fence.py BOX STATUS WORD…`: STATUS is the descriptor that hears `exit-code` once the box stands."""
     box, status, command = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    # Held back until somebody waits for them: none may end us before we have ended what we started.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, *ASKED_TO_END))
+    woken = hear_signals()
     for option, value in ((launcher.PR_SET_PDEATHSIG, signal.SIGTERM), (PR_SET_CHILD_SUBREAPER, 1)):
         launcher.checked(launcher.LIBC.prctl(option, value, 0, 0, 0), "prctl")
     keep_signals_in()
+    give_up_capabilities()
     private = private_folder()
+    telling, told = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     child = os.fork()
     if child == 0:
         try:
-            become(box, private, status, command)
+            become(box, private, telling, status, command)
         except OSError as reason:
             launcher.fail(reason)
+    telling.close()
     if status >= 0:
         os.close(status)
-    code = launcher.code_of(until_ended(child))
+    steward = Steward(received(told), box["calls"], box["project"], private, box["read_only"])
+    code = launcher.code_of(until_ended(child, woken, steward))
     end_all()
     remove(private)
     os._exit(code)

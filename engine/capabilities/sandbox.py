@@ -272,7 +272,7 @@ def _tasks_of(user: int) -> int:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if process.stat().st_uid == user:
-                count += len(os.listdir(process / "task"))
+                count += sum(1 for _ in (process / "task").iterdir())
     return count
 
 

@@ -8,6 +8,7 @@ The calls that are refused are listed and the others pass, except what is newer 
 """
 
 import errno
+import os
 from functools import cache
 
 NEWEST = 471
@@ -44,13 +45,20 @@ NETWORK = (
 Landlock knows TCP ports. It knows neither UDP nor sockets that lie in a folder, as a Docker daemon's does.
 """
 
-ATTRIBUTES = (
+STEWARDED = (
+    *("open", "creat", "openat", "truncate", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat"),
+    *("link", "linkat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2"),
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
     *("utime", "utimes", "futimesat", "utimensat"),
+)
+"""Calls that change a file, handed to `steward.py`, which knows where that may be. Of the opening ones
+only those that write or make."""
+
+ATTRIBUTES = (
     *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
     *("removexattr", "lremovexattr", "fremovexattr", "removexattrat", "file_setattr"),
 )
-"""Changes of modes, owners and times, for which Landlock has no right: they would reach any file."""
+"""Changes for which Landlock has no right: they would reach any file."""
 
 WATCHES = ("inotify_init", "inotify_init1", "inotify_add_watch")
 """A watch needs no right of Landlock's either, and tells what the user opens."""
@@ -70,8 +78,15 @@ _IOCTLS = (0x5412, 0x541C)
 _FILE_IOCTLS = (0x40086602, 0x40046602, 0x401C5820)
 """FS_IOC_SETFLAGS (of both sizes) and FS_IOC_FSSETXATTR, which want no right to write."""
 
+_LEASES = (1024, 1040)
+"""F_SETLEASE and F_SETDELEG: with a lease on a file, a command could make the steward wait for it."""
+
+_NEW_LISTENER = 8
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPES = 1, 1, 5, 0xF
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
+
+
+_WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 
 
 class NoFilter(Exception):
@@ -88,10 +103,16 @@ def inner_filter() -> bytes:
 def fence_filter() -> bytes:
     """The filter for the box that has none. Raises NoFilter."""
     compiled = _Compiled()
-    for name in (*NETWORK, *ATTRIBUTES):
+    for name in NETWORK:
         compiled.refuse(name, errno.EPERM)
-    for name in WATCHES:
+    for name in ATTRIBUTES:
+        compiled.refuse(name, errno.ENOTSUP)
+    for name in (*WATCHES, "openat2"):
         compiled.refuse(name, errno.ENOSYS)
+    for name, flags in (("open", 1), ("openat", 2)):
+        compiled.allow(name, (flags, _WRITING, 0))
+    for name in STEWARDED:
+        compiled.hand_over(name)
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET):
         # Never a datagram one: it can be pointed at any socket by the address of a message.
         compiled.allow("socketpair", (0, _LOW, _AF_UNIX), (1, _SOCK_TYPES, kind))
@@ -105,23 +126,45 @@ def fence_filter() -> bytes:
     for name, itself in (("setpriority", _PRIO_PROCESS), ("ioprio_set", _IOPRIO_WHO_PROCESS)):
         compiled.allow(name, (0, _LOW, itself), (1, _LOW, 0))
         compiled.refuse(name, errno.EPERM)
+    # Whoever listens to a later filter would be asked before the steward, and could wave a call through.
+    compiled.refuse("seccomp", errno.EPERM, (1, _NEW_LISTENER, _NEW_LISTENER))
+    for command in _LEASES:
+        compiled.refuse("fcntl", errno.EINVAL, (1, _LOW, command))
     for request in _FILE_IOCTLS:
         compiled.refuse("ioctl", errno.EPERM, (1, _LOW, request))
     return compiled.finished()
+
+
+def call_numbers() -> dict[int, str]:
+    """What the fence must know of the processor: numbers of the calls that it handles or makes."""
+    from seccompy import syscall_nr
+
+    return {syscall_nr(name): name for name in (*STEWARDED, "seccomp") if _known(name)}
+
+
+def _known(name: str) -> bool:
+    """Whether this processor has the call; newer kinds never had the older ones."""
+    from seccompy import syscall_nr
+
+    try:
+        syscall_nr(name)
+    except ValueError:
+        return False
+    return True
 
 
 class _Compiled:
     """A filter being made, with what both kinds refuse in it. The first rule of a call that fits wins."""
 
     def __init__(self) -> None:
-        from seccompy import Filter, UnsupportedError, syscall_nr
+        from seccompy import Filter, UnsupportedError
         from seccompy.syscalls import arch
 
         try:
             arch()
         except UnsupportedError as reason:
             raise NoFilter(str(reason)) from None
-        self._filter, self._number = Filter(), syscall_nr
+        self._filter = Filter()
         for name in KERNEL_SURFACE:
             self.refuse(name, errno.EPERM)
         for name in ABSENT:
@@ -133,21 +176,18 @@ class _Compiled:
 
     def refuse(self, name: str, number: int, *where: tuple[int, int, int]) -> None:
         """Answer a call with an error where its arguments fit: (index, mask, value) each."""
-        if self._known(name):
+        if _known(name):
             self._filter.errno(name, number, args=_conditions(where))
 
     def allow(self, name: str, *where: tuple[int, int, int]) -> None:
         """Let a call through where its arguments fit."""
-        if self._known(name):
+        if _known(name):
             self._filter.allow(name, args=_conditions(where))
 
-    def _known(self, name: str) -> bool:
-        """Whether this processor has the call; newer kinds never had the older ones."""
-        try:
-            self._number(name)
-        except ValueError:
-            return False
-        return True
+    def hand_over(self, name: str) -> None:
+        """Let whoever holds the listener answer a call."""
+        if _known(name):
+            self._filter.notify(name)
 
     def finished(self) -> bytes:
         """The program, as the array of `struct sock_filter` that the kernel takes."""
