@@ -11,7 +11,7 @@ command is in the inner one, from which not even this process can be reached.
 """
 
 # pathlib would double the start-up time of a program that runs once a command.
-# ruff: noqa: PTH102, PTH103, PTH106, PTH114, PTH118, PTH120, PTH208
+# ruff: noqa: PTH100, PTH102, PTH106, PTH118, PTH120
 import _socket
 import binascii
 import contextlib
@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING or __package__:
     from stepfold.engine.capabilities import launcher
     from stepfold.engine.capabilities.steward import Steward
+    from stepfold.engine.capabilities.stewarded_call import Rule
 else:
     # Run as a file in isolated mode, it finds its neighbour by the folder that both lie in.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import launcher
     from steward import Steward
+    from stewarded_call import Rule
 
     del sys.path[0]
 
@@ -48,7 +50,7 @@ ASKED_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 MACHINE_FACTS = tuple(
     f"/proc/{name}" for name in ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version")
 )
-"""What programs read of /proc that tells of no process. Its folders stay shut: they show every command line."""
+"""What programs read of /proc that tells of no process; its folders show every command line."""
 
 READING = launcher.EXECUTE | launcher.READ_FILE | launcher.READ_DIR
 
@@ -238,7 +240,7 @@ def main() -> None:
     telling.close()
     if status >= 0:
         os.close(status)
-    steward = Steward(received(told), box["calls"], box["project"], private, box["read_only"])
+    steward = Steward(received(told), box["calls"], Rule(box["project"], private, box["read_only"]))
     code = launcher.code_of(until_ended(child, woken, steward))
     end_all()
     remove(private)

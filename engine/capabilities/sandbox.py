@@ -38,6 +38,12 @@ from stepfold.engine.capabilities.workspace import Workspace
 BACKENDS = ("bubblewrap", "landlock", "seccomp")
 """In the order in which they are tried."""
 
+KEEPS_LESS = {
+    "seccomp": "without namespaces: no socket, /proc or /dev/shm for commands, and what lies elsewhere "
+    "can't be opened but its names and sizes can be asked for"
+}
+"""What is different in a weaker backend, for whoever is told that it was taken."""
+
 PROBE_SECONDS = 15
 GRACE_SECONDS = 1.0
 """Between asking a process group to end and ending it; also how long its last output is waited for."""
@@ -89,7 +95,8 @@ def probe(backend: str = "auto") -> Probe:
     for name in wanted:
         fault = _fault_of(name)
         if not fault:
-            return Probe(name, f"`true` ran in it as user {os.getuid()}")
+            found = (f"`true` ran in it as user {os.getuid()}", KEEPS_LESS.get(name, ""), *faults)
+            return Probe(name, "; ".join(filter(None, found)))
         faults.append(f"{name}: {fault}")
     return Probe("", "; ".join(faults))
 
