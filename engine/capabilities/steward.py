@@ -58,7 +58,7 @@ CALLS: dict[str, Callable[[Call, Sequence[int]], tuple[int, int] | None]] = {
     "fchmod": lambda call, given: call.set_mode(given[0], 0, given[1]),
     "fchownat": lambda call, given: call.set_owner(*given[:5]),
     "chown": lambda call, given: call.set_owner(HERE, *given[:3]),
-    "lchown": lambda call, given: call.set_owner(HERE, *given[:3], flags=NOT_FOLLOWED),
+    "lchown": lambda call, given: call.set_owner(HERE, given[0], given[1], given[2], NOT_FOLLOWED),
     "fchown": lambda call, given: call.set_owner(given[0], 0, *given[1:3]),
     "utimensat": lambda call, given: call.set_times(*given[:4]),
     "futimesat": lambda call, given: call.set_times(*given[:3], unit=1000),
