@@ -35,6 +35,10 @@ class Verdict(Struct, frozen=True):
     asks: str = ""
 
 
+ALLOWED = Verdict(True)
+"""Where no rule has anything to say."""
+
+
 def judge(command: str, rules: Sequence[Rule]) -> Verdict:
     """Judge every simple command that a line would run, wrapped ones too; one that is denied denies all.
 
@@ -87,6 +91,8 @@ def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
 
     Where none matches, it is allowed, unless there is an `allow` rule at all.
     """
+    if not rules:
+        return ALLOWED
     for rule in rules:
         if fnmatchcase(name, rule.pattern):
             if rule.verdict == "allow":
@@ -96,7 +102,7 @@ def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
             )
     allowed = ", ".join(rule.pattern for rule in rules if rule.verdict == "allow")
     if not allowed:
-        return Verdict(True)
+        return ALLOWED
     return Verdict(False, "", f"{name} is not among the allowed capabilities: {allowed}")
 
 
