@@ -15,7 +15,7 @@ from stepfold.engine.capabilities.allowance import (
     is_program,
     is_transparent,
 )
-from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, read_commands
+from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, Word, read_commands
 from stepfold.engine.capabilities.wrappers import doubtful_rests, program, trimmed, unwrap
 from stepfold.events.configuration import Rule
 
@@ -53,7 +53,8 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
 
     The verdicts read alike and differ where a command leaves doubt. `deny` and `ask` take the doubt: flags
     count in any order, joined or apart (`rm -rf` matches `rm -r x -f`), options in front of a word
-    are passed over (`git -C x push`), and a word that the shell computes matches anything. `allow`
+    are passed over (`git -C x push`), a word that the shell computes matches anything, and one that it
+    completes from the names of files (`git pus?`) whatever it could become. `allow`
     doesn't: words count as they stand, and a computed word is matched by a `*` word alone. A program
     is denied by its name, in whatever folder; it is allowed by its bare name, which stands for the file
     in a system folder too, or by the very path that the rule writes. Variables that decide what code
@@ -181,12 +182,17 @@ def _could_match(command: Command, pattern: Sequence[str]) -> bool:
 
 
 def _has_flag(words: Command, wanted: str) -> bool:
-    if any(word.opaque or fnmatchcase(word.text, wanted) for word in words):
+    if any(word.opaque or _could_be(word, wanted) for word in words):
         return True
     if wanted.startswith("--"):
         return any(word.text.startswith(wanted + "=") for word in words)
     given = {letter for word in words if _is_short(word.text) for letter in word.text[1:]}
     return set(wanted[1:]) <= given
+
+
+def _could_be(word: Word, wanted: str) -> bool:
+    """Whether a word fits one of the pattern, or the shell could make it one that does, from a file's name."""
+    return fnmatchcase(word.text, wanted) or (word.glob and fnmatchcase(wanted, word.text))
 
 
 def _is_short(text: str) -> bool:
@@ -208,7 +214,12 @@ def _has_words(words: Command, wanted: Sequence[str]) -> bool:
         if word.text.startswith("-") and word.text != "-":
             after_flag = True
             continue
-        advanced = {state + 1 for state in states if fnmatchcase(word.text, wanted[state])}
+        advanced = {state + 1 for state in states if _could_be(word, wanted[state])}
+        if word.glob:
+            # Several files may fit it, so it may stand for several of the words in a row.
+            for state in range(len(wanted)):
+                if state in advanced and _could_be(word, wanted[state]):
+                    advanced.add(state + 1)
         states = advanced | states if after_flag else advanced
         after_flag = False
     return len(wanted) in states

@@ -262,6 +262,17 @@ def test_a_model_that_fails_ends_the_turn_and_not_the_chat(project: Project) -> 
     assert piped(project, project.script({"error": "auth"}), "hello").returncode == 1
 
 
+def test_a_turn_that_a_guard_ends_is_not_called_a_silent_model(project: Project) -> None:
+    (project.folder / "stepfold.toml").write_text("[guards]\nrejection = 2\n")
+    model = project.script(*["no action"] * 4)
+
+    done = piped(project, model, "hello")
+
+    assert done.returncode == 1
+    assert b"a guard ended the turn: the same reply was rejected" in done.stderr
+    assert b"gave no reply" not in done.stderr
+
+
 def test_the_steps_are_those_of_a_turn(project: Project) -> None:
     search = action("capability_search", query="x")
     model = project.script(search, search, says("at last"))
