@@ -91,11 +91,12 @@ def admit(
     if isinstance(taken, Refused):
         return taken
     values, notes = taken
+    by_name = judge_name(known, tool_policy)
     refusal = (
         _gate(known, loaded)
         or _schema(known, values, manifest)
         or _paths(known, values)
-        or _tool_policy(known, tool_policy)
+        or _policy(known, by_name, attended)
     )
     if refusal is not None:
         return refusal
@@ -112,7 +113,7 @@ def admit(
         return Refused(known, "arguments", "the arguments hold a number or a character that JSON can't carry")
     if known != name:
         notes = (f"name {name!r} read as {known!r}", *notes)
-    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=verdict.asks)
+    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=verdict.asks or by_name.asks)
 
 
 def normal_name(name: str, manifests: Mapping[str, Manifest]) -> str | Refused:
@@ -194,11 +195,6 @@ def _policy(name: str, verdict: Verdict, attended: bool) -> Refused | None:
     if verdict.asks and not attended:
         reason = f"the rule {verdict.asks!r} leaves it to a person, and nobody is there: do it another way"
         return Refused(name, "approval", reason)
-    return None if verdict.allowed else Refused(name, "policy", verdict.why)
-
-
-def _tool_policy(name: str, rules: Sequence[Rule]) -> Refused | None:
-    verdict = judge_name(name, rules)
     return None if verdict.allowed else Refused(name, "policy", verdict.why)
 
 

@@ -90,7 +90,8 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
 def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
     """Judge a capability by its name; `*` in a pattern stands for any characters. The first match wins.
 
-    Where none matches, it is allowed, unless there is an `allow` rule at all.
+    Where none matches, it is allowed, unless there is an `allow` rule at all. An `ask` rule allows what
+    it matches, if a person says yes.
     """
     if not rules:
         return ALLOWED
@@ -98,6 +99,8 @@ def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
         if fnmatchcase(name, rule.pattern):
             if rule.verdict == "allow":
                 return Verdict(True, rule.pattern)
+            if rule.verdict == "ask":
+                return Verdict(True, rule.pattern, asks=rule.pattern)
             return Verdict(
                 False, rule.pattern, f"{name} is denied by the rule {rule.pattern!r}: go on without it"
             )
@@ -191,7 +194,7 @@ def _has_flag(words: Command, wanted: str) -> bool:
 
 
 def _could_be(word: Word, wanted: str) -> bool:
-    """Whether a word fits one of the pattern, or the shell could make it one that does, from a file's name."""
+    """Whether a word fits one of the pattern, or could once the shell has completed it from file names."""
     return fnmatchcase(word.text, wanted) or (word.glob and fnmatchcase(wanted, word.text))
 
 

@@ -43,7 +43,8 @@ def chat(
 
     The chat is a recorded run. /help lists its commands; Ctrl-C stops what the model does, and not the
     chat. Commands that the policy marks `ask` wait for your yes. Standard input may be a pipe, a line a
-    message. Exit codes: 0, 1 when the model gave no reply to the last message or a guard ended its turn, 130 when stopped.
+    message. Exit codes: 0, 1 when the model gave no reply to the last message or a guard ended its turn,
+    130 when stopped.
     """
     folder = project_folder(project)
     settings = read_settings(folder)

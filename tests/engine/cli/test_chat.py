@@ -174,6 +174,18 @@ def test_a_call_that_wants_a_yes_waits_for_it(asking: Project) -> None:
     assert asking.ask("replay", asking.trace).code == 0
 
 
+def test_a_tool_that_wants_a_yes_waits_for_it(project: Project) -> None:
+    (project.folder / "stepfold.toml").write_text('[policy]\ntools.ask = ["fs.w*"]\n')
+    writing = call("fs.write", path="made", content="x")
+    model = project.script(writing, says("first"), writing, says("second"))
+
+    done = piped(project, model, "/load fs.write", "write", "no", "write", "yes")
+
+    assert b"(rule 'fs.w*')" in done.stdout
+    assert [event["approved"] for event in project.events("ApprovalAnswered")] == [False, True]
+    assert (project.folder / "made").read_text() == "x"
+
+
 def test_the_end_of_input_is_no_yes(asking: Project) -> None:
     piped(asking, asking.script(LOAD_ALL, call("shell.run", command="touch made"), says("no")), "make it")
 
