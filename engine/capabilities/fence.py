@@ -55,6 +55,24 @@ MACHINE_FACTS = tuple(
 READING = launcher.EXECUTE | launcher.READ_FILE | launcher.READ_DIR
 
 
+class Waking:
+    """Signals from here on: each wakes whoever waits for `woken`, and `asked` holds those to end.
+
+    None may end us before we have ended what we started.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.woken, waking = os.pipe()
+        for end in (self.woken, waking):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, _: None)
+        for one in ASKED_TO_END:
+            # Not told by the pipe alone, which a command could have filled with the ends of its children.
+            signal.signal(one, lambda number, _: self.asked.append(number))
+
+
 def new_ruleset(files: int, ports: int, scopes: int) -> int:
     """A Landlock ruleset that handles these rights, and so refuses what no rule of it grants."""
     attributes = ctypes.c_char_p(struct.pack("=QQQ", files, ports, scopes))
@@ -135,13 +153,14 @@ def received(told: "_socket.socket") -> int:
     return int(struct.unpack("i", extra[0][2])[0]) if extra else -1
 
 
-def until_ended(child: int, woken: int, steward: Steward) -> int:
+def until_ended(child: int, waking: Waking, steward: Steward) -> int:
     """The wait status of the command, whose calls are answered meanwhile.
 
-    Asked to end, we ask its group, and a second later kill it.
+    Asked to end, we ask its group, and a second later kill it. Each round does a little of everything:
+    a command that keeps us busy with one thing must not keep us from another.
     """
     poll = select.poll()
-    poll.register(woken, select.POLLIN)
+    poll.register(waking.woken, select.POLLIN)
     if steward.listener >= 0:
         poll.register(steward.listener, select.POLLIN)
     deadline = 0.0
@@ -149,21 +168,21 @@ def until_ended(child: int, woken: int, steward: Steward) -> int:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == child:
             return status
-        if ended:
-            continue
+        if waking.asked and not deadline:
+            deadline = time.monotonic() + GRACE_SECONDS
+            ask(child)
         left = max(deadline - time.monotonic(), 0) if deadline else None
-        ready = poll.poll(left if left is None else left * 1000)
-        if deadline and not left:
+        if left == 0:
             os.kill(child, signal.SIGKILL)
+        # One that has ended may not be the only one.
+        ready = poll.poll(0 if ended else None if left is None else left * 1000)
         for descriptor, event in ready:
-            if descriptor == steward.listener:
-                if event & select.POLLIN:
-                    steward.attend()
-                else:
-                    poll.unregister(descriptor)
-            elif set(os.read(woken, 64)) - {signal.SIGCHLD} and not deadline:
-                deadline = time.monotonic() + GRACE_SECONDS
-                ask(child)
+            if descriptor == waking.woken:
+                os.read(descriptor, select.PIPE_BUF)
+            elif event & select.POLLIN:
+                steward.attend()
+            else:
+                poll.unregister(descriptor)
 
 
 def ask(child: int) -> None:
@@ -173,17 +192,6 @@ def ask(child: int) -> None:
     except ProcessLookupError:
         # It hasn't become the command yet, so there is nothing to be cleaned up.
         os.kill(child, signal.SIGKILL)
-
-
-def hear_signals() -> int:
-    """Have signals written to a pipe, from here on: none may end us before we have ended what we started."""
-    woken, waking = os.pipe()
-    for end in (woken, waking):
-        os.set_blocking(end, False)
-    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, *ASKED_TO_END):
-        signal.signal(number, lambda *_: None)
-    return woken
 
 
 def end_all() -> None:
@@ -204,7 +212,7 @@ def give_up_capabilities() -> None:
 
 def private_folder() -> str:
     """A home and a folder for temporary files that only this command has."""
-    path = f"/tmp/stepfold-{os.urandom(12).hex()}"
+    path = f"{os.path.realpath('/tmp')}/stepfold-{os.urandom(12).hex()}"
     os.mkdir(path, 0o700)
     os.mkdir(f"{path}/home")
     os.mkdir(f"{path}/tmp")
@@ -224,7 +232,7 @@ def remove(path: str) -> None:
 def main() -> None:
     """`fence.py BOX STATUS WORD…`: STATUS is the descriptor that hears `exit-code` once the box stands."""
     box, status, command = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    woken = hear_signals()
+    waking = Waking()
     for option, value in ((launcher.PR_SET_PDEATHSIG, signal.SIGTERM), (PR_SET_CHILD_SUBREAPER, 1)):
         launcher.checked(launcher.LIBC.prctl(option, value, 0, 0, 0), "prctl")
     keep_signals_in()
@@ -241,7 +249,7 @@ def main() -> None:
     if status >= 0:
         os.close(status)
     steward = Steward(received(told), box["calls"], Rule(box["project"], private, box["read_only"]))
-    code = launcher.code_of(until_ended(child, woken, steward))
+    code = launcher.code_of(until_ended(child, waking, steward))
     end_all()
     remove(private)
     os._exit(code)

@@ -354,6 +354,17 @@ def test_nothing_outruns_the_end(project: Path) -> None:
     assert mark not in listed()
 
 
+@pytest.mark.parametrize(
+    "keeping_busy",
+    ["while :; do (: &); done", "while :; do echo > busy; done", "trap '' TERM; while :; do (: > a &); done"],
+)
+def test_nothing_keeps_it_from_ending(project: Path, keeping_busy: str) -> None:
+    mark = f"3{os.getpid()}.125"
+    completed = fenced(f"setsid sleep {mark} & {keeping_busy}", project, timeout=0.5)
+    assert completed.timed_out
+    assert mark not in listed()
+
+
 def test_the_private_folder_is_gone_after_whatever_was_made_in_it(project: Path) -> None:
     command = (
         "echo $HOME; cd ~; ln -s / r; mkdir -p shut/deep; echo x > shut/deep/file; chmod 0 shut/deep shut"
