@@ -98,8 +98,11 @@ def _converse(talk: Chat, person: Person, ends: _Ends, log: Path) -> int:
         if not text:
             continue
         if text.startswith("/"):
-            if not _obey(text, talk):
-                break
+            try:
+                if not _obey(text, talk):
+                    break
+            except KeyboardInterrupt:
+                note("stopped")
             continue
         _show(talk, _acted(talk, partial(talk.say, text)))
     if talk.run.seq:

@@ -5,6 +5,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -184,6 +185,21 @@ def test_a_tool_that_wants_a_yes_waits_for_it(project: Project) -> None:
     assert b"(rule 'fs.w*')" in done.stdout
     assert [event["approved"] for event in project.events("ApprovalAnswered")] == [False, True]
     assert (project.folder / "made").read_text() == "x"
+
+
+def test_tools_of_servers_are_there_before_the_first_words(project: Project) -> None:
+    server = Path(__file__).parents[1] / "capabilities" / "mcp_server.py"
+    (project.folder / "stepfold.toml").write_text(
+        f"[mcp.servers.house]\ncommand = {sys.executable!r}\nargs = [{str(server)!r}]\ncontained = false\n"
+    )
+    model = project.script(call("mcp.house.echo", text="heard"), says("said"))
+
+    done = piped(project, model, "/tools", "/load mcp.house.echo", "/tools", "say it")
+
+    assert b"  mcp.house.echo" in done.stdout
+    assert b"* mcp.house.echo" in done.stdout
+    assert "mcp.house.echo result:" in project.transcript()
+    assert project.ask("replay", project.trace).code == 0
 
 
 def test_the_end_of_input_is_no_yes(asking: Project) -> None:
