@@ -43,6 +43,8 @@ $(VENV)/installed: pyproject.toml $(VENV)/bin/python
 
 $(VENV)/installed-dev: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# The published models of ATIF alone: the package asks for Python 3.12 and much more than them.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python 'harbor>=0.26'
 	touch $@ $(VENV)/installed
 
 clean:

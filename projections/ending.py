@@ -26,6 +26,8 @@ def why(outcome: LoopOutcome) -> str:
             return f"{outcome.summary}; unmet: {', '.join(outcome.unmet) or 'none'}"
         case "missing_evidence":
             return "verify was repeated and no check can run: say how to verify with [[checks]]"
+        case "awaiting_user" if outcome.chat:
+            return f"it is your turn; `stepfold chat --resume {outcome.run_id}` goes on"
         case "awaiting_user":
             return "the model asks; answer with `stepfold resume RUN --answer TEXT`"
         case "paused":

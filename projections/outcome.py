@@ -43,7 +43,8 @@ class LoopOutcome(Struct, frozen=True):
     """What a goal run came to.
 
     `steps` counts rejected replies too, `actions` only what was an action. `unmet` are the ids of the
-    checks without fresh passing evidence; `evidence` the last result of each check that ran.
+    checks without fresh passing evidence; `evidence` the last result of each check that ran. `chat` says that
+    a person is there who speaks next, so that `awaiting_user` is no question.
     """
 
     run_id: str
@@ -63,6 +64,7 @@ class LoopOutcome(Struct, frozen=True):
     guard: str = ""
     loop: str = "goal"
     limit: str = ""
+    chat: bool = False
 
     @property
     def reason(self) -> str:
@@ -117,6 +119,7 @@ def outcome(run: Run) -> LoopOutcome:
         detail=run.fault_detail,
         guard=run.fault if goal.verdict == "guard" else "",
         limit=goal.limit,
+        chat=getattr(run.config, "chat", False),
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.paths import PROTECTED
+from stepfold.engine.capabilities.syscall_filter import NoFilter, call_numbers, fence_filter, inner_filter
 from stepfold.engine.capabilities.workspace import Workspace
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -79,7 +80,8 @@ NO_STATUS = -1
 class Box(Struct, frozen=True, kw_only=True):
     """What the command can reach. Paths are real and absolute; `read_only` wins over `project`.
 
-    `passed` names variables of the starting environment that go on into the box.
+    `passed` names variables of the starting environment that go on into the box; `filter` and
+    `calls` are a program of `syscall_filter` and the numbers that belong to it, or empty.
     """
 
     project: str
@@ -89,6 +91,8 @@ class Box(Struct, frozen=True, kw_only=True):
     environment: tuple[tuple[str, str], ...]
     private_space: int
     passed: tuple[str, ...] = ()
+    filter: bytes = b""
+    calls: dict[int, str] = {}
 
 
 def box_for(workspace: Workspace, limits: Limits, readable: Sequence[str] = ()) -> Box:
@@ -159,8 +163,23 @@ def _unset(box: Box) -> list[str]:
 
 def launcher_words(box: Box, status: int) -> list[str]:
     """The command line of our own launcher, for machines that have the kernel's means and no bwrap."""
-    launcher = Path(__file__).with_name("launcher.py")
-    return [sys.executable, "-I", "-S", str(launcher), msgspec.json.encode(box).decode(), str(status)]
+    try:
+        program = inner_filter()
+    except NoFilter:
+        # The namespaces hold without it: it is a second wall, not the first.
+        program = b""
+    return _python_words("launcher.py", msgspec.structs.replace(box, filter=program), status)
+
+
+def fence_words(box: Box, status: int) -> list[str]:
+    """The command line of the fence, for machines that grant no namespaces. Raises NoFilter."""
+    fenced = msgspec.structs.replace(box, filter=fence_filter(), calls=call_numbers())
+    return _python_words("fence.py", fenced, status)
+
+
+def _python_words(program: str, box: Box, status: int) -> list[str]:
+    path = str(Path(__file__).with_name(program))
+    return [sys.executable, "-I", "-S", path, msgspec.json.encode(box).decode(), str(status)]
 
 
 def _is_top_link(path: str) -> bool:

@@ -23,10 +23,14 @@ class Unreadable(Exception):
 
 
 class Word(Struct, frozen=True):
-    """One word, quotes removed. `opaque`: the shell would put something else in its place."""
+    """One word, quotes removed. `opaque`: the shell would put something else in its place.
+
+    `glob`: it would put the names of files in its place, those that fit.
+    """
 
     text: str
     opaque: bool = False
+    glob: bool = False
 
 
 Command = tuple[Word, ...]
@@ -156,7 +160,7 @@ class _Reader:
 
     def word(self) -> Word:
         pieces: list[str] = []
-        opaque = False
+        opaque = glob = False
         while self.place < len(self.text):
             character = self.text[self.place]
             if self.text.startswith(("<(", ">("), self.place):
@@ -178,9 +182,10 @@ class _Reader:
                 self.expansion()
             else:
                 opaque = opaque or character == "{"
+                glob = glob or character in "*?["
                 pieces.append(character)
                 self.place += 1
-        return Word("".join(pieces), opaque and pieces not in (["{"], ["{", "}"]))
+        return Word("".join(pieces), opaque and pieces not in (["{"], ["{", "}"]), glob)
 
     def escaped(self) -> str:
         pair = self.text[self.place : self.place + 2]

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.engine.capabilities.paths import path_fault, protected_entry
-from stepfold.engine.capabilities.policy import Verdict, judge, judge_name
+from stepfold.engine.capabilities.policy import ALLOWED, Verdict, judge, judge_name
 from stepfold.engine.contract.schemas import compile_schema
 from stepfold.events.configuration import Manifest, Rule
 
@@ -59,7 +59,7 @@ class Refused(Struct, frozen=True):
 
 def admit(
     name: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: dict[str, Any] | str,
     *,
     manifests: Mapping[str, Manifest],
     loaded: Collection[str],
@@ -91,15 +91,16 @@ def admit(
     if isinstance(taken, Refused):
         return taken
     values, notes = taken
+    by_name = judge_name(known, tool_policy)
     refusal = (
         _gate(known, loaded)
         or _schema(known, values, manifest)
         or _paths(known, values)
-        or _tool_policy(known, tool_policy)
+        or _policy(known, by_name, attended)
     )
     if refusal is not None:
         return refusal
-    verdict = judge(values["command"], policy) if known == "shell.run" else Verdict(True)
+    verdict = judge(values["command"], policy) if known == "shell.run" else ALLOWED
     refusal = (
         _policy(known, verdict, attended)
         or _sandbox(known, sandbox, sandbox_required)
@@ -112,7 +113,7 @@ def admit(
         return Refused(known, "arguments", "the arguments hold a number or a character that JSON can't carry")
     if known != name:
         notes = (f"name {name!r} read as {known!r}", *notes)
-    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=verdict.asks)
+    return Admitted(known, canonical, changed=bool(notes), notes=notes, asks=verdict.asks or by_name.asks)
 
 
 def normal_name(name: str, manifests: Mapping[str, Manifest]) -> str | Refused:
@@ -137,7 +138,7 @@ def normal_name(name: str, manifests: Mapping[str, Manifest]) -> str | Refused:
 
 
 def normal_arguments(
-    name: str, arguments: Mapping[str, Any] | str, manifest: Manifest
+    name: str, arguments: dict[str, Any] | str, manifest: Manifest
 ) -> tuple[dict[str, Any], tuple[str, ...]] | Refused:
     """The arguments under the keys of the schema, with a note for each change.
 
@@ -169,8 +170,8 @@ def _gate(name: str, loaded: Collection[str]) -> Refused | None:
     )
 
 
-def _schema(name: str, values: Mapping[str, Any], manifest: Manifest) -> Refused | None:
-    messages = compile_schema(bytes(manifest.schema)).validate(dict(values))
+def _schema(name: str, values: dict[str, Any], manifest: Manifest) -> Refused | None:
+    messages = compile_schema(bytes(manifest.schema)).validate(values)
     if not messages:
         return None
     properties = _properties(bytes(manifest.schema))
@@ -194,11 +195,6 @@ def _policy(name: str, verdict: Verdict, attended: bool) -> Refused | None:
     if verdict.asks and not attended:
         reason = f"the rule {verdict.asks!r} leaves it to a person, and nobody is there: do it another way"
         return Refused(name, "approval", reason)
-    return None if verdict.allowed else Refused(name, "policy", verdict.why)
-
-
-def _tool_policy(name: str, rules: Sequence[Rule]) -> Refused | None:
-    verdict = judge_name(name, rules)
     return None if verdict.allowed else Refused(name, "policy", verdict.why)
 
 
@@ -242,7 +238,7 @@ def _properties(schema: bytes) -> tuple[str, ...]:
 
 
 def _opened(
-    arguments: Mapping[str, Any] | str, properties: Collection[str]
+    arguments: dict[str, Any] | str, properties: Collection[str]
 ) -> tuple[dict[str, Any], list[str]] | None:
     """The object that was meant, out of its string and its wrapper, and a note for each of the two."""
     notes: list[str] = []
@@ -255,18 +251,18 @@ def _opened(
         value = value[wrapper]
         notes.append(f"arguments taken out of {wrapper!r}")
         value = _object_in(value) if isinstance(value, str) else value
-    return (dict(value), notes) if isinstance(value, Mapping) else None
+    return (dict(value), notes) if isinstance(value, dict) else None
 
 
 def _wrapper(value: object, properties: Collection[str]) -> str:
     """The one key that holds the whole object, when the schema doesn't know that key itself."""
-    if not isinstance(value, Mapping) or len(value) != 1:
+    if not isinstance(value, dict) or len(value) != 1:
         return ""
     key = next(iter(value))
     if key not in WRAPPERS or key in properties:
         return ""
     inner = value[key]
-    holds_object = isinstance(inner, Mapping) or (isinstance(inner, str) and _object_in(inner) is not None)
+    holds_object = isinstance(inner, dict) or (isinstance(inner, str) and _object_in(inner) is not None)
     return str(key) if holds_object else ""
 
 

@@ -15,7 +15,7 @@ from stepfold.engine.capabilities.allowance import (
     is_program,
     is_transparent,
 )
-from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, read_commands
+from stepfold.engine.capabilities.commandline import DEPTH_LIMIT, Command, Unreadable, Word, read_commands
 from stepfold.engine.capabilities.wrappers import doubtful_rests, program, trimmed, unwrap
 from stepfold.events.configuration import Rule
 
@@ -35,6 +35,10 @@ class Verdict(Struct, frozen=True):
     asks: str = ""
 
 
+ALLOWED = Verdict(True)
+"""Where no rule has anything to say."""
+
+
 def judge(command: str, rules: Sequence[Rule]) -> Verdict:
     """Judge every simple command that a line would run, wrapped ones too; one that is denied denies all.
 
@@ -49,7 +53,8 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
 
     The verdicts read alike and differ where a command leaves doubt. `deny` and `ask` take the doubt: flags
     count in any order, joined or apart (`rm -rf` matches `rm -r x -f`), options in front of a word
-    are passed over (`git -C x push`), and a word that the shell computes matches anything. `allow`
+    are passed over (`git -C x push`), a word that the shell computes matches anything, and one that it
+    completes from the names of files (`git pus?`) whatever it could become. `allow`
     doesn't: words count as they stand, and a computed word is matched by a `*` word alone. A program
     is denied by its name, in whatever folder; it is allowed by its bare name, which stands for the file
     in a system folder too, or by the very path that the rule writes. Variables that decide what code
@@ -85,18 +90,23 @@ def judge(command: str, rules: Sequence[Rule]) -> Verdict:
 def judge_name(name: str, rules: Sequence[Rule]) -> Verdict:
     """Judge a capability by its name; `*` in a pattern stands for any characters. The first match wins.
 
-    Where none matches, it is allowed, unless there is an `allow` rule at all.
+    Where none matches, it is allowed, unless there is an `allow` rule at all. An `ask` rule allows what
+    it matches, if a person says yes.
     """
+    if not rules:
+        return ALLOWED
     for rule in rules:
         if fnmatchcase(name, rule.pattern):
             if rule.verdict == "allow":
                 return Verdict(True, rule.pattern)
+            if rule.verdict == "ask":
+                return Verdict(True, rule.pattern, asks=rule.pattern)
             return Verdict(
                 False, rule.pattern, f"{name} is denied by the rule {rule.pattern!r}: go on without it"
             )
     allowed = ", ".join(rule.pattern for rule in rules if rule.verdict == "allow")
     if not allowed:
-        return Verdict(True)
+        return ALLOWED
     return Verdict(False, "", f"{name} is not among the allowed capabilities: {allowed}")
 
 
@@ -175,12 +185,17 @@ def _could_match(command: Command, pattern: Sequence[str]) -> bool:
 
 
 def _has_flag(words: Command, wanted: str) -> bool:
-    if any(word.opaque or fnmatchcase(word.text, wanted) for word in words):
+    if any(word.opaque or _could_be(word, wanted) for word in words):
         return True
     if wanted.startswith("--"):
         return any(word.text.startswith(wanted + "=") for word in words)
     given = {letter for word in words if _is_short(word.text) for letter in word.text[1:]}
     return set(wanted[1:]) <= given
+
+
+def _could_be(word: Word, wanted: str) -> bool:
+    """Whether a word fits one of the pattern, or could once the shell has completed it from file names."""
+    return fnmatchcase(word.text, wanted) or (word.glob and fnmatchcase(wanted, word.text))
 
 
 def _is_short(text: str) -> bool:
@@ -202,7 +217,12 @@ def _has_words(words: Command, wanted: Sequence[str]) -> bool:
         if word.text.startswith("-") and word.text != "-":
             after_flag = True
             continue
-        advanced = {state + 1 for state in states if fnmatchcase(word.text, wanted[state])}
+        advanced = {state + 1 for state in states if _could_be(word, wanted[state])}
+        if word.glob:
+            # Several files may fit it, so it may stand for several of the words in a row.
+            for state in range(len(wanted)):
+                if state in advanced and _could_be(word, wanted[state]):
+                    advanced.add(state + 1)
         states = advanced | states if after_flag else advanced
         after_flag = False
     return len(wanted) in states

@@ -1,7 +1,8 @@
 """Running a command where it can do no harm, and finding out once whether this machine can.
 
 Backends: `bubblewrap`; `landlock`, which is our own launcher with namespaces and Landlock, for machines
-without bwrap; and `none`, only where the config waives the sandbox. All run the same box (`boxes.py`).
+without bwrap; `seccomp`, which is our fence of Landlock and a system call filter, for machines that
+grant no namespaces; and `none`, only where the config waives the sandbox. All run the same box (`boxes.py`).
 """
 
 import asyncio
@@ -25,17 +26,30 @@ from stepfold.engine.capabilities.boxes import (
     box_for,
     bubblewrap_program,
     bubblewrap_words,
+    fence_words,
     launcher_words,
     limited,
 )
 from stepfold.engine.capabilities.guarded_entries import guarded_entries
 from stepfold.engine.capabilities.output import Capture
+from stepfold.engine.capabilities.syscall_filter import NoFilter
 from stepfold.engine.capabilities.workspace import Workspace
 
-BACKENDS = ("bubblewrap", "landlock")
+BACKENDS = ("bubblewrap", "landlock", "seccomp")
+"""In the order in which they are tried."""
+
+KEEPS_LESS = {
+    "seccomp": "without namespaces: no socket, /proc or /dev/shm for commands, and what lies elsewhere "
+    "can't be opened but its names and sizes can be asked for"
+}
+"""What is different in a weaker backend, for whoever is told that it was taken."""
+
 PROBE_SECONDS = 15
 GRACE_SECONDS = 1.0
 """Between asking a process group to end and ending it; also how long its last output is waited for."""
+
+FENCE_SECONDS = 15.0
+"""How long the fence may take to end what it fenced, before it is killed itself."""
 
 _PIECE = 64 * 1024
 _INNER = re.compile(rb'"child-pid": *(\d+)')
@@ -71,7 +85,7 @@ class SandboxBroken(Exception):
 def probe(backend: str = "auto") -> Probe:
     """Find a sandbox by running `true` in it, for real.
 
-    `auto` tries bubblewrap, then landlock; a name tries that one; `none` is taken as waived.
+    `auto` tries all in turn; a name tries that one; `none` is taken as waived.
     An unknown name is no sandbox: it must not lead to running bare.
     """
     if backend == "none":
@@ -81,7 +95,8 @@ def probe(backend: str = "auto") -> Probe:
     for name in wanted:
         fault = _fault_of(name)
         if not fault:
-            return Probe(name, f"`true` ran in it as user {os.getuid()}")
+            found = (f"`true` ran in it as user {os.getuid()}", KEEPS_LESS.get(name, ""), *faults)
+            return Probe(name, "; ".join(filter(None, found)))
         faults.append(f"{name}: {fault}")
     return Probe("", "; ".join(faults))
 
@@ -96,8 +111,8 @@ def _fault_of(backend: str) -> str:
         return "needs Linux"
     with tempfile.TemporaryDirectory() as folder, _status_pipe() as (_, status):
         box = box_for(Workspace(folder), DEFAULT_LIMITS)
-        words = [*_outer_words(box, backend, status), *limited("true", DEFAULT_LIMITS)]
         try:
+            words = _words(box, backend, status, "true", DEFAULT_LIMITS)
             ended = subprocess.run(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -107,7 +122,7 @@ def _fault_of(backend: str) -> str:
                 env={},
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as reason:
+        except (OSError, subprocess.TimeoutExpired, NoFilter) as reason:
             return str(reason)
     said = " ".join(ended.stderr.decode("utf-8", "replace").split())[:300]
     return "" if ended.returncode == 0 else said or f"exit code {ended.returncode}"
@@ -130,7 +145,9 @@ async def run(
     box = box_for(workspace, limits, readable)
     with guarded_entries(workspace), _status_pipe() as (heard, status):
         with _words_for(box, backend, status, command, limits) as (words, environment):
-            process, output, transport = await _start(words, environment, box.project, (heard, status))
+            process, output, transport = await _start(
+                words, environment, backend, box.project, (heard, status)
+            )
             capture = Capture(limits.kept)
             timed_out = flooded = False
             try:
@@ -175,11 +192,11 @@ def server_words(
     box = box_for(workspace, limits, readable)
     read_only = (box.project, *box.read_only)
     lasting = msgspec.structs.replace(box, read_only=read_only, passed=tuple(passed))
-    return [*_outer_words(lasting, backend, NO_STATUS), *limited(command, limits)]
+    return _words(lasting, backend, NO_STATUS, command, limits)
 
 
 async def _start(
-    words: Sequence[str], environment: dict[str, str], folder: str, pipe: tuple[int, int]
+    words: Sequence[str], environment: dict[str, str], backend: str, folder: str, pipe: tuple[int, int]
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.ReadTransport]:
     """Start a command in a process group of its own, with both its streams on one pipe.
 
@@ -205,7 +222,7 @@ async def _start(
             )
         )
         try:
-            process = await _whole(spawning, heard)
+            process = await _whole(spawning, heard, backend)
         except BaseException:
             transport.close()
             raise
@@ -215,7 +232,7 @@ async def _start(
 
 
 async def _whole(
-    spawning: "asyncio.Future[asyncio.subprocess.Process]", heard: int
+    spawning: "asyncio.Future[asyncio.subprocess.Process]", heard: int, backend: str
 ) -> asyncio.subprocess.Process:
     """Wait for a start even when cancelled in the middle of it, so that its whole group can be ended.
 
@@ -225,7 +242,7 @@ async def _whole(
     try:
         return await asyncio.shield(spawning)
     except asyncio.CancelledError:
-        await _leave_nothing(await spawning, heard, "")
+        await _leave_nothing(await spawning, heard, backend)
         raise
 
 
@@ -234,7 +251,7 @@ def _words_for(
     box: Box, backend: str, status: int, command: str, limits: Limits
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
     if backend in BACKENDS:
-        yield [*_outer_words(box, backend, status), *limited(command, limits)], {}
+        yield _words(box, backend, status, command, limits), {}
         return
     if backend != "none":
         raise ValueError(f"no sandbox backend {backend!r}: probe() names the one there is")
@@ -244,10 +261,26 @@ def _words_for(
         yield limited(command, limits), dict(box.environment) | outside
 
 
-def _outer_words(box: Box, backend: str, status: int) -> list[str]:
+def _words(box: Box, backend: str, status: int, command: str, limits: Limits) -> list[str]:
     if backend == "bubblewrap":
-        return bubblewrap_words(box, status, bubblewrap_program())
-    return launcher_words(box, status)
+        outer = bubblewrap_words(box, status, bubblewrap_program())
+    elif backend == "landlock":
+        outer = launcher_words(box, status)
+    else:
+        outer = fence_words(box, status)
+        # The kernel counts all that the user runs here, so what runs already comes on top.
+        limits = msgspec.structs.replace(limits, processes=limits.processes + _tasks_of(os.getuid()))
+    return [*outer, *limited(command, limits)]
+
+
+def _tasks_of(user: int) -> int:
+    """How many threads a user has on this machine."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == user:
+                count += sum(1 for _ in (process / "task").iterdir())
+    return count
 
 
 @contextlib.contextmanager
@@ -304,10 +337,11 @@ async def _take(output: asyncio.StreamReader, capture: Capture, limit: int) -> b
 async def _leave_nothing(process: asyncio.subprocess.Process, heard: int, backend: str) -> None:
     """End what is left of a command: it is asked to end, and a second later killed with all around it."""
     cut_off = process.returncode is None
+    patience = FENCE_SECONDS if backend == "seccomp" else GRACE_SECONDS
     try:
         if cut_off and _asked_to_end(process.pid, backend):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+                await asyncio.wait_for(process.wait(), patience)
     finally:
         _signal_group(process.pid, signal.SIGKILL)
         if cut_off:
@@ -322,7 +356,8 @@ def _asked_to_end(outer: int, backend: str) -> bool:
     namespace does, and the outer half must not go first, for the inner one could then go on without it.
     While a box is being built there is no such group, and nothing that could clean up after itself.
     """
-    if backend == "none":
+    if backend in ("none", "seccomp"):
+        # The fence itself asks, waits and kills: only it knows of all that runs behind it.
         _signal_group(outer, signal.SIGTERM)
         return True
     commands = [command for inner in _children(outer) for command in _children(inner)]

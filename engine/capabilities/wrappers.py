@@ -250,7 +250,7 @@ def _with_input(command: Command, depth: int) -> list[Command]:
     mark = _replaced(command)
     return [
         (
-            *(Word(word.text, word.opaque or (bool(mark) and mark in word.text)) for word in part),
+            *(Word(word.text, word.opaque or (bool(mark) and mark in word.text), word.glob) for word in part),
             Word("", opaque=True),
         )
         for part in behind(command, WRAPPERS[program(command[0])])

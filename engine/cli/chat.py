@@ -19,6 +19,7 @@ from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import CannotUndo
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, CancelRequested
+from stepfold.projections.fold_repeats import GUARDS
 from stepfold.projections.outcome import LoopOutcome, outcome
 
 STOPPED = 130
@@ -43,7 +44,8 @@ def chat(
 
     The chat is a recorded run. /help lists its commands; Ctrl-C stops what the model does, and not the
     chat. Commands that the policy marks `ask` wait for your yes. Standard input may be a pipe, a line a
-    message. Exit codes: 0, 1 when the model gave no reply to the last message, 130 when stopped.
+    message. Exit codes: 0, 1 when the model gave no reply to the last message or a guard ended its turn,
+    130 when stopped.
     """
     folder = project_folder(project)
     settings = read_settings(folder)
@@ -97,8 +99,11 @@ def _converse(talk: Chat, person: Person, ends: _Ends, log: Path) -> int:
         if not text:
             continue
         if text.startswith("/"):
-            if not _obey(text, talk):
-                break
+            try:
+                if not _obey(text, talk):
+                    break
+            except KeyboardInterrupt:
+                note("stopped")
             continue
         _show(talk, _acted(talk, partial(talk.say, text)))
     if talk.run.seq:
@@ -120,6 +125,8 @@ def _acted(talk: Chat, act: Callable[[], LoopOutcome]) -> LoopOutcome:
 def _show(talk: Chat, result: LoopOutcome) -> None:
     if talk.run.cancel:
         note("stopped")
+    elif result.guard:
+        note(f"a guard ended the turn: {GUARDS.get(result.guard, result.reason)}")
     elif result.error:
         note(f"the model gave no reply: {result.reason}")
     else:

@@ -221,12 +221,14 @@ def slots_taken(run: Run, given: Any) -> bool:
 
 def worker_returned(run: Run, given: Any) -> bool:
     """A worker's outcome has landed."""
-    return any(isinstance(slot.landed, ToolReturned) for slot in run.goal.workers)
+    workers = run.goal.workers
+    return bool(workers) and any(isinstance(slot.landed, ToolReturned) for slot in workers)
 
 
 def worker_failed(run: Run, given: Any) -> bool:
     """A worker ended without an outcome: it could not be run, or nobody saw its end."""
-    return any(isinstance(slot.landed, ToolErred | EffectLost) for slot in run.goal.workers)
+    workers = run.goal.workers
+    return bool(workers) and any(isinstance(slot.landed, ToolErred | EffectLost) for slot in workers)
 
 
 def faulted(run: Run, given: Any) -> bool:

@@ -18,6 +18,7 @@ from stepfold.events.vocabulary import (
     ObservedEvent,
     RunStarted,
     SandboxProbed,
+    ToolsListed,
     UserAnswered,
     UserLoaded,
 )
@@ -64,6 +65,7 @@ class Chat:
         self._log: RunLog | None = None
         self._undo = undo
         self._opening: list[ObservedEvent] = []
+        self._listed: tuple[ToolsListed, ...] | None = None
         self._reopened: Reopened | None = None
         self._backend = ""
         self._constrained = False
@@ -103,7 +105,7 @@ class Chat:
         start = RunStarted(*BLANK, config=self._host.chat_config(text), engine=version("stepfold"))
         self._log = self._open_log()
         self._log.begin()
-        for event in (start, self._probed(), *self._opening):
+        for event in (start, self._probed()):
             self._effects.push(event)
         return self._turn()
 
@@ -114,14 +116,28 @@ class Chat:
 
     def capabilities(self) -> dict[str, tuple[Manifest, bool]]:
         """What there is to load, by name, and whether it is loaded."""
-        manifests = self.run.manifests or {
-            manifest.name: manifest for manifest in self._host.chat_config("").manifests
-        }
+        manifests = self.run.manifests or self._offered()
         loaded = {name for event in self._opening if isinstance(event, UserLoaded) for name in event.names}
         return {
             name: (manifest, name in loaded or name in self.run.goal.loaded)
             for name, manifest in manifests.items()
         }
+
+    def _offered(self) -> dict[str, Manifest]:
+        """What the first words will find. Servers are asked once and ended again: nothing is recorded yet."""
+        if self._listed is None:
+            self._listed = asyncio.run(self._servers_asked())
+        of_servers = (manifest for listed in self._listed for manifest in listed.tools)
+        return {one.name: one for one in (*self._host.chat_config("").manifests, *of_servers)}
+
+    async def _servers_asked(self) -> tuple[ToolsListed, ...]:
+        servers = self._effects.servers
+        if servers is None:
+            return ()
+        try:
+            return await servers.open(self._probed().backend)
+        finally:
+            await servers.close()
 
     def load(self, names: Sequence[str]) -> None:
         """Load capabilities by name. Names that `capabilities` lacks are left out."""
@@ -168,6 +184,9 @@ class Chat:
                     if not self._constrained:
                         self._constrained = True
                         await self._host.probe_constraint(self._effects)
+                    # Only now is there all that may have been loaded beforehand.
+                    while self._opening:
+                        self._effects.push(self._opening.pop(0))
                     await drive_to_the_end(self.run, self._effects, log, cancel)
                 finally:
                     await self._effects.close()

@@ -104,22 +104,25 @@ class GoalEffects:
         match effect:
             case AskModel():
                 return self._ask(effect, run)
-            case CallTool(name="memory_write"):
-                return self._remember(effect, run)
+            case CallTool():
+                return self._tool(effect, run)
             case AskApproval():
                 return self._approve(effect)
-            case CallTool(name=name) if name in KEEPS and config_of(run).chat:
-                return self._change(effect, run)
-            case CallTool(name=name) if name == WORKER:
-                return self._dispatch(effect, run)
-            case CallTool():
-                return self._call(effect, run)
             case RunCheck():
                 return self._check(effect, run)
             case RecallMemory():
                 return self._recall(effect)
             case _:
                 raise TypeError(f"a goal run has no effect {type(effect).__name__}")
+
+    def _tool(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
+        if effect.name == "memory_write":
+            return self._remember(effect, run)
+        if effect.name == WORKER:
+            return self._dispatch(effect, run)
+        if effect.name in KEEPS and config_of(run).chat:
+            return self._change(effect, run)
+        return self._call(effect, run)
 
     def _ask(self, effect: AskModel, run: Run) -> Landing | Awaitable[Landing]:
         if self._prompt is None and getattr(self._model, "reads_messages", True):
@@ -155,10 +158,13 @@ class GoalEffects:
             workspace=self._workspace,
             sandbox=run.backend,
             memory=self._memory,
-            network=replace(self._web, on=config_of(run).network),
+            network=self._network(config_of(run).network),
             limits=self._limits,
             readable=self._readable,
         )
+
+    def _network(self, on: bool) -> Network:
+        return self._web if self._web.on == on else replace(self._web, on=on)
 
     def _change(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
         before = self._undo.before(effect)

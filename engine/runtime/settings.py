@@ -83,10 +83,11 @@ class ShellPolicySettings(Struct, frozen=True, kw_only=True):
 
 
 class ToolPolicySettings(Struct, frozen=True, kw_only=True):
-    """`[policy.tools]`: patterns of capability names, such as `mcp.*`. Denials are asked first."""
+    """`[policy.tools]`: patterns of capability names, such as `mcp.*`, in the order of those of commands."""
 
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+    ask: list[str] = field(default_factory=list)
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True):
@@ -102,7 +103,7 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     `readable` are further folders that commands can read, `~` standing for the user's home.
     """
 
-    backend: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
+    backend: Literal["auto", "bubblewrap", "landlock", "seccomp", "none"] = "auto"
     network: bool = False
     readable: list[str] = field(default_factory=list)
     limits: Limits = DEFAULT_LIMITS
@@ -201,7 +202,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def tool_rules(self) -> tuple[Rule, ...]:
         """The policy of capabilities by name, denials first."""
         tools = self.policy.tools
-        return (*(Rule("deny", text) for text in tools.deny), *(Rule("allow", text) for text in tools.allow))
+        return (
+            *(Rule("deny", text) for text in tools.deny),
+            *(Rule("ask", text) for text in tools.ask),
+            *(Rule("allow", text) for text in tools.allow),
+        )
 
     def web_limits(self) -> Network:
         """What `web.fetch` may reach, should the run have the network."""

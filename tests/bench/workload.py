@@ -11,12 +11,17 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
+from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS
 from stepfold.engine.capabilities.manifests import NATIVE
+from stepfold.engine.capabilities.servers import Servers
+from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.core.decide import decide
+from stepfold.engine.models.scripted import Script
 from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.goal_effects import GoalEffects
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.run_log import RunLog
+from stepfold.engine.runtime.undo import Undo
 from stepfold.events.configuration import GoalConfig, Manifest
 from stepfold.events.store import Store
 from stepfold.events.vocabulary import BLANK, ModelReplied, Observed, RunStarted, ToolReturned
@@ -142,6 +147,27 @@ def called(name: str, arguments: dict[str, Any]) -> Run:
         else:
             evolve(run, event)
     return run
+
+
+def hands_of(folder: Path) -> GoalEffects:
+    """The hands of a run in a folder, where no model, worker, person or server is asked."""
+
+    def unasked(*_: Any) -> Any:
+        raise RuntimeError("a benchmark of the gates asks nobody")
+
+    workspace = Workspace(folder)
+    return GoalEffects(
+        Script.parse(b""),
+        folder,
+        None,
+        DEFAULT_LIMITS,
+        dispatch=unasked,
+        approve=unasked,
+        undo=Undo(folder / "undo", workspace),
+        store=folder,
+        tell=unasked,
+        servers=Servers((), workspace=workspace),
+    )
 
 
 def through(run: Run, hands: GoalEffects) -> None:

@@ -7,6 +7,7 @@ made or changed, a connection that arrives, a process that ends.
 
 import asyncio
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from stepfold.engine.capabilities.boxes import (
     box_for,
     bubblewrap_program,
     bubblewrap_words,
+    fence_words,
     launcher_words,
     limited,
 )
@@ -93,6 +95,11 @@ CONNECT = (
     'made.connect(eval(address)); made.send(b"out")'
 )
 
+REDIRECT = (
+    "import socket, sys; one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); "
+    'one.sendto(b"out", eval(sys.argv[1]))'
+)
+
 COMMANDS = (
     "cat {outside}/secret",
     "cat ../outside/secret",
@@ -138,6 +145,15 @@ COMMANDS = (
     "mknod disk b 8 0; cat disk; mknod /dev/sda b 8 0; cat /dev/sda /dev/mem /dev/kmsg",
     "cat /sys/class/net/*/address; ls /sys/fs/cgroup; echo 1 > /sys/fs/cgroup/cgroup.procs",
     "cp /bin/sh rootsh; chmod 4755 rootsh; ./rootsh -p -c 'cat {outside}/secret'",
+    "chmod 600 {outside}/secret; touch -d 2001-01-01 {outside}/secret",
+    "python3 -c \"import os; os.setxattr('{outside}/secret', 'user.x', b'1')\"",
+    f"python3 -c '{REDIRECT}' \"'{{outside}}/datagrams'\"",
+    f"python3 -c '{REDIRECT}' \"chr(0) + '{{abstract}}-datagrams'\"",
+    'python3 -c "import resource; resource.prlimit({pid}, resource.RLIMIT_CPU, (0, 0))"; '
+    "prlimit --pid {pid} --nofile=1; renice 19 {pid}; taskset -p 1 {pid}; ionice -c 3 -p {pid}",
+    "python3 -c \"import signal; signal.pidfd_send_signal(__import__('os').pidfd_open({pid}), 9)\"",
+    "gdb -p {pid} -batch -ex kill; strace -p {pid} -o trace & sleep 0.1; kill %1",
+    "grep -s the-secret-outside /proc/{pid}/environ /proc/{pid}/cmdline /proc/{pid}/mem /proc/{pid}/maps",
     "(sleep 0.2; touch {outside}/made) & disown; setsid sh -c 'sleep 0.2; touch {outside}/made' &",
 )
 
@@ -155,34 +171,60 @@ class Outside:
         self.datagrams.bind(("127.0.0.1", self.port))
         self.abstract = f"stepfold-{os.getpid()}"
         self.local = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        self.letters = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
         # A relative name, for the whole path may be longer than a socket's address can be.
         here = Path.cwd()
         os.chdir(self.folder)
         self.local[0].bind("socket")
+        self.letters[0].bind("datagrams")
         os.chdir(here)
+        self.letters[1].bind("\0" + self.abstract + "-datagrams")
         self.local[1].bind("\0" + self.abstract)
         for one in self.local:
             one.listen()
-        self.bystander = subprocess.Popen(["sleep", "300"])
+        self.bystander = subprocess.Popen(["sleep", "300"], env={"SECRET": SECRET})
+        self.limits = self.bystanders_limits()
         self.before = self.state()
 
-    def state(self) -> list[tuple[str, int, bytes]]:
+    def state(self) -> list[tuple[object, ...]]:
         entries = [self.folder, *sorted(self.folder.iterdir())]
         return [
-            (path.name, path.stat().st_mode, path.read_bytes() if path.is_file() else b"") for path in entries
+            (
+                path.name,
+                path.stat().st_mode,
+                path.stat().st_mtime_ns,
+                os.listxattr(path) if path.is_file() else [],
+                path.read_bytes() if path.is_file() else b"",
+            )
+            for path in entries
         ]
+
+    def bystanders_limits(self) -> list[object]:
+        pid = self.bystander.pid
+        kinds = (resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
+        try:
+            return [
+                *(resource.prlimit(pid, kind) for kind in kinds),
+                os.getpriority(os.PRIO_PROCESS, pid),
+                os.sched_getaffinity(pid),
+            ]
+        except ProcessLookupError:
+            return []
 
     def shows_a_way_out(self) -> list[str]:
         found = [] if self.state() == self.before else ["files changed"]
-        for one in (self.listener, self.datagrams, *self.local):
+        messages = (self.datagrams, *self.letters)
+        for one in (self.listener, *self.local, *messages):
             one.setblocking(False)
             try:
-                _ = one.recv(10) if one is self.datagrams else one.accept()
+                _ = one.recv(10) if one in messages else one.accept()
                 found.append("a connection arrived")
             except BlockingIOError:
                 continue
         if self.bystander.poll() is not None:
             found.append("a process was ended")
+        elif self.bystanders_limits() != self.limits:
+            found.append("a process was limited")
         places = ("/usr", "/etc", "/", "/bin", "/tmp", "/var/tmp", "/dev/shm")
         found += [place for place in places if Path(place, "made-by-escape").exists()]
         return found
@@ -190,7 +232,7 @@ class Outside:
     def close(self) -> None:
         self.bystander.kill()
         self.bystander.wait()
-        for one in (self.listener, self.datagrams, *self.local):
+        for one in (self.listener, self.datagrams, *self.local, *self.letters):
             one.close()
 
     def aimed(self, command: str, project: Path) -> str:
@@ -306,6 +348,12 @@ WITNESSED = (
     "touch {outside}/made",
     "kill -9 {pid}; sleep 0.1",
     *(command for command in COMMANDS if command.startswith("python3 -c 'import socket")),
+    *(
+        command
+        for command in COMMANDS
+        if "prlimit" in command or "chmod 600" in command or "setxattr" in command
+    ),
+    *(command for command in COMMANDS if "pidfd" in command),
 )
 
 
@@ -368,10 +416,10 @@ def ordinary_words(command: str, project: Path, backend: str) -> list[str]:
             path for path in box.readable if Path(path).stat().st_mode & 0o5 == 0o5 and readable_by_all(path)
         ),
     )
-    outer = (
-        bubblewrap_words(box, 2, bubblewrap_program()) if backend == "bubblewrap" else launcher_words(box, 2)
-    )
-    if backend == "landlock":
+    if backend == "bubblewrap":
+        outer = bubblewrap_words(box, 2, bubblewrap_program())
+    else:
+        outer = launcher_words(box, 2) if backend == "landlock" else fence_words(box, 2)
         outer[0] = "/usr/bin/python3"
     as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     return [*as_nobody, *outer, *limited(command, LIMITED)]

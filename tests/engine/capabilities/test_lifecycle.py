@@ -215,3 +215,11 @@ def test_the_policy_of_capabilities_judges_names_and_the_first_rule_wins() -> No
     assert (denied.hop, "'fs.w*'" in denied.reason) == ("policy", True)
     unlisted = refused("mcp.s.do_it", {}, tool_policy=rules)
     assert "not among the allowed capabilities: fs.*" in unlisted.reason
+
+
+def test_a_capability_that_a_person_must_approve_is_refused_where_nobody_is_there() -> None:
+    rules = (Rule("deny", "fs.patch"), Rule("ask", "fs.*"))
+    assert admitted("fs.read", {"path": "a"}, tool_policy=rules, attended=True).asks == "fs.*"
+    assert refused("fs.read", {"path": "a"}, tool_policy=rules).hop == "approval"
+    patch = {"path": "a", "old": "x", "new": "y"}
+    assert refused("fs.patch", patch, tool_policy=rules, attended=True).hop == "policy"

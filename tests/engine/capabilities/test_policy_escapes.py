@@ -81,6 +81,16 @@ DENIED = (
     "git -C x push",
     "git --no-pager push",
     "git $SUB origin",
+    "git pus?",
+    "git -C x p*",
+    "git [p]ush origin",
+    "rm -r? x",
+    "rm -[r]f x",
+    "rm *",
+    "env git pus?",
+    "echo x | xargs git p?sh",
+    "xargs -I {} git pu* {}",
+    "sh -c 'git pus?'",
     "'unbalanced",
     "echo $(rm -rf x",
 )
@@ -92,3 +102,20 @@ def test_a_denied_command_stays_denied_however_it_is_written(command: str) -> No
     verdict = judge(command, RULES)
     assert not verdict.allowed
     assert verdict.why
+
+
+RULES_OF_THREE_WORDS = (Rule("deny", "git remote add"),)
+
+
+@pytest.mark.parametrize("command", ["git remote a*", "git rem* add", "git *", "git r* x"])
+def test_a_word_completed_from_file_names_may_stand_for_several(command: str) -> None:
+    denied = not judge(command, RULES_OF_THREE_WORDS).allowed
+    assert denied == (command != "git r* x")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls *.py", "git add *", "rm *.tmp", "git 'pus?'", 'git "p*"', "git commit -m '*'", "echo rm -r?"],
+)
+def test_a_word_that_can_become_nothing_denied_passes(command: str) -> None:
+    assert judge(command, RULES).allowed

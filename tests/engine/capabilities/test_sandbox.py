@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,13 +74,16 @@ def test_the_environment_holds_nothing_of_the_callers(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-mine")
     completed = ran("env; cat /proc/*/environ", project, backend)
     assert b"sk-secret-of-mine" not in completed.output
-    assert b"HOME=/run/home" in completed.output
+    assert re.search(rb"^HOME=(/run/home|/tmp/stepfold-[0-9a-f]+/home)$", completed.output, re.MULTILINE)
 
 
 def test_home_and_tmp_are_private_and_empty(project: Path, backend: str) -> None:
-    completed = ran('echo x > ~/a; echo x > /tmp/stepfold-private; ls -A "$HOME"', project, backend)
-    assert completed.output == b"a\n"
+    making = 'echo x > ~/a; echo x > "$TMPDIR/b"; echo x 2>/dev/null > /tmp/stepfold-private; '
+    completed = ran(f'{making} ls -A "$HOME"; pwd -P; cat "$TMPDIR/b"', project, backend)
+    assert completed.output.splitlines()[0] == b"a"
+    assert completed.output.splitlines()[-1] == b"x"
     assert not Path("/tmp/stepfold-private").exists()
+    assert ran('ls -A "$HOME"; cat "$TMPDIR/b" 2>/dev/null', project, backend).output == b""
 
 
 def test_a_flood_is_ended_and_only_its_ends_are_held(project: Path, backend: str) -> None:
@@ -190,10 +194,12 @@ def test_protected_names_are_free_again_after(project: Path, backend: str) -> No
     assert sorted(project.iterdir()) == before
 
 
-def test_settings_that_a_command_makes_are_put_aside(project: Path, backend: str) -> None:
-    ran("echo '[sandbox]' > stepfold.toml", project, backend)
+def test_settings_that_a_command_makes_are_put_aside_or_refused(project: Path, backend: str) -> None:
+    completed = ran("echo '[sandbox]' > stepfold.toml", project, backend)
     assert not (project / "stepfold.toml").exists()
-    assert (project / "stepfold.toml.proposed").exists()
+    refused = b"denied" in completed.output
+    assert refused == (backend == "seccomp")
+    assert (project / "stepfold.toml.proposed").exists() != refused
 
 
 def test_two_commands_at_once_share_the_guards(project: Path, sandbox: str) -> None:

@@ -1,6 +1,7 @@
 """MCP servers, real ones: what they offer, what becomes of calls, and what becomes of them."""
 
 import asyncio
+import re
 import socket
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.servers import Servers, ServerSpec
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.events.vocabulary import ToolErred, ToolReturned, ToolsListed
@@ -131,11 +131,8 @@ def test_a_server_that_hangs_fails_the_call_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_contained_server_reads_the_project_and_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
-    backend = probe().backend
-    if not backend:
-        pytest.skip("this machine has no sandbox")
     monkeypatch.setenv("HOUSE_TOKEN", "very-secret-value")
     (tmp_path / "server.py").write_text(PROGRAM.read_text())
     spec = ServerSpec(
@@ -148,10 +145,13 @@ def test_a_contained_server_reads_the_project_and_changes_nothing(
         written = result(await servers.call("mcp.house.write", {"path": str(tmp_path / "made.txt")}))
         assert written.error == "ToolError"
         assert not (tmp_path / "made.txt").exists()
-        assert result(await servers.call("mcp.house.write", {"path": "/tmp/made.txt"})).content == "written"
         seen = result(await servers.call("mcp.house.environment", {})).content
         assert "HOUSE_KEY=$HOUSE_TOKEN" in seen
         assert f"USER={Path.home().name}" not in seen
+        private = re.search(r"^TMPDIR=(.+)$", seen, re.MULTILINE)
+        assert private
+        made = result(await servers.call("mcp.house.write", {"path": f"{private[1]}/made.txt"}))
+        assert made.content == "written"
 
     told(spec, tmp_path, story, backend)
 

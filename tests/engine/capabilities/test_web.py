@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +114,91 @@ def test_a_site_that_does_not_answer_is_given_up(site: str, project: Path) -> No
         "TimedOut",
         "Unreachable",
     )
+
+
+class Neighbour(BaseHTTPRequestHandler):
+    """A server on another address, where nothing may arrive that was not allowed to go there."""
+
+    def do_GET(self) -> None:
+        self.server.arrived.append(self.path)  # type: ignore[attr-defined]
+        if self.path.startswith("/to/"):
+            self.send_response(int(self.path.split("/")[2]))
+            self.send_header("Location", self.path.split("/", 3)[3])
+            self.end_headers()
+            return
+        if self.path.startswith("/hops/"):
+            left = int(self.path.split("/")[2])
+            self.server.pace.wait(0.2 if self.path.endswith("/slowly") else 0)  # type: ignore[attr-defined]
+            self.send_response(302 if left else 200)
+            self.send_header("Location", self.path.replace(f"/{left}", f"/{left - 1}", 1))
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"arrived")
+            while self.path == "/endless":
+                self.wfile.write(b"x" * 1_000)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def neighbours() -> Iterator[tuple[ThreadingHTTPServer, ThreadingHTTPServer]]:
+    """Two servers, on two addresses of this machine."""
+    servers = [ThreadingHTTPServer((address, 0), Neighbour) for address in ("127.0.0.1", "127.0.0.2")]
+    threads = [threading.Thread(target=server.serve_forever, args=(0.02,)) for server in servers]
+    for server, thread in zip(servers, threads, strict=True):
+        server.arrived = []  # type: ignore[attr-defined]
+        server.pace = threading.Event()  # type: ignore[attr-defined]
+        thread.start()
+    yield servers[0], servers[1]
+    for server, thread in zip(servers, threads, strict=True):
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+BOTH = Network(on=True, private_hosts=("127.0.0.1", "127.0.0.2"), bytes_limit=4_000, seconds=5)
+FIRST_LISTED = msgspec.structs.replace(BOTH, hosts=("127.0.0.1",))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("spelled", ["http:{there}", "{there}", "http:{here}/to/302/http:{there}"])
+@pytest.mark.parametrize(
+    ("network", "error"), [(BOTH, ""), (LOCAL, "HostRefused"), (FIRST_LISTED, "HostRefused")]
+)
+def test_each_hop_of_a_redirect_is_looked_at_before_it_is_taken(
+    neighbours: tuple[Any, Any], project: Path, status: int, spelled: str, network: Network, error: str
+) -> None:
+    here, there = (f"//{one.server_address[0]}:{one.server_port}" for one in neighbours)
+    where = spelled.format(here=here, there=f"{there}/page")
+    result = fetched(f"http:{here}/to/{status}/{where}", project, network)
+    assert result.error == error
+    assert neighbours[1].arrived == ([] if error else ["/page"])
+    assert len(neighbours[0].arrived) == 1 + spelled.count("{here}")
+
+
+@pytest.mark.parametrize(("hops", "error"), [(0, ""), (5, ""), (6, "Redirected"), (1_000, "Redirected")])
+def test_a_page_is_given_up_after_five_redirects(
+    neighbours: tuple[Any, Any], project: Path, hops: int, error: str
+) -> None:
+    result = fetched(f"http://127.0.0.1:{neighbours[0].server_port}/hops/{hops}", project, BOTH)
+    assert result.error == error
+    assert len(neighbours[0].arrived) == min(hops, 5) + 1
+
+
+def test_the_time_is_that_of_all_redirects_together(neighbours: tuple[Any, Any], project: Path) -> None:
+    network = msgspec.structs.replace(BOTH, seconds=0.5)
+    result = fetched(f"http://127.0.0.1:{neighbours[0].server_port}/hops/5/slowly", project, network)
+    assert result.error == "TimedOut"
+    assert len(neighbours[0].arrived) < 6
+
+
+def test_a_page_without_an_end_is_cut_off_by_its_size(neighbours: tuple[Any, Any], project: Path) -> None:
+    result = fetched(f"http://127.0.0.1:{neighbours[0].server_port}/endless", project, BOTH)
+    assert result.error == "TooLarge"
 
 
 def test_nothing_is_fetched_while_the_network_is_off(site: str, project: Path) -> None:

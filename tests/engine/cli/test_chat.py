@@ -5,6 +5,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -174,6 +175,33 @@ def test_a_call_that_wants_a_yes_waits_for_it(asking: Project) -> None:
     assert asking.ask("replay", asking.trace).code == 0
 
 
+def test_a_tool_that_wants_a_yes_waits_for_it(project: Project) -> None:
+    (project.folder / "stepfold.toml").write_text('[policy]\ntools.ask = ["fs.w*"]\n')
+    writing = call("fs.write", path="made", content="x")
+    model = project.script(writing, says("first"), writing, says("second"))
+
+    done = piped(project, model, "/load fs.write", "write", "no", "write", "yes")
+
+    assert b"(rule 'fs.w*')" in done.stdout
+    assert [event["approved"] for event in project.events("ApprovalAnswered")] == [False, True]
+    assert (project.folder / "made").read_text() == "x"
+
+
+def test_tools_of_servers_are_there_before_the_first_words(project: Project) -> None:
+    server = Path(__file__).parents[1] / "capabilities" / "mcp_server.py"
+    (project.folder / "stepfold.toml").write_text(
+        f"[mcp.servers.house]\ncommand = {sys.executable!r}\nargs = [{str(server)!r}]\ncontained = false\n"
+    )
+    model = project.script(call("mcp.house.echo", text="heard"), says("said"))
+
+    done = piped(project, model, "/tools", "/load mcp.house.echo", "/tools", "say it")
+
+    assert b"  mcp.house.echo" in done.stdout
+    assert b"* mcp.house.echo" in done.stdout
+    assert "mcp.house.echo result:" in project.transcript()
+    assert project.ask("replay", project.trace).code == 0
+
+
 def test_the_end_of_input_is_no_yes(asking: Project) -> None:
     piped(asking, asking.script(LOAD_ALL, call("shell.run", command="touch made"), says("no")), "make it")
 
@@ -260,6 +288,17 @@ def test_a_model_that_fails_ends_the_turn_and_not_the_chat(project: Project) -> 
     assert b"the model gave no reply: auth" in done.stderr
     assert done.stdout == b"here again\n"
     assert piped(project, project.script({"error": "auth"}), "hello").returncode == 1
+
+
+def test_a_turn_that_a_guard_ends_is_not_called_a_silent_model(project: Project) -> None:
+    (project.folder / "stepfold.toml").write_text("[guards]\nrejection = 2\n")
+    model = project.script(*["no action"] * 4)
+
+    done = piped(project, model, "hello")
+
+    assert done.returncode == 1
+    assert b"a guard ended the turn: the same reply was rejected" in done.stderr
+    assert b"gave no reply" not in done.stderr
 
 
 def test_the_steps_are_those_of_a_turn(project: Project) -> None:

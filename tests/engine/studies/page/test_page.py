@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stepfold.engine.models.scripted import Script
+from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.harness import AgentHarness
 from stepfold.engine.runtime.requests import recorded_request
 from stepfold.engine.runtime.tools import tool
@@ -16,12 +18,13 @@ from stepfold.engine.studies.page.document import document
 from stepfold.engine.studies.page.told import tell
 from stepfold.events import vocabulary as v
 from stepfold.events.journal import read_log
+from stepfold.events.store import Store
 from stepfold.projections.ending import why
 from stepfold.projections.outcome import outcome
 from tests.engine.studies.page.browser import Opened, started
 from tests.harness_house import Scripted, calls, text
 from tests.harness_house import play as harness_play
-from tests.house import FINISH, LOAD, VERIFY, Hands, call, config, play
+from tests.house import FINISH, LOAD, VERIFY, Hands, action, call, config, play
 from tests.test_fixtures import FIXTURES
 
 HOSTILE = (
@@ -229,6 +232,31 @@ def test_a_tool_calling_run_is_shown_as_well(browser: Any, tmp_path: Path) -> No
     opened.press("c", "j")
     assert "its digest is the one that was recorded" in opened.text("#detail")
     assert opened.page.query_selector(".node.last").text_content() == "completed"
+    assert opened.complaints == []
+
+
+def chatted(folder: Path) -> None:
+    said = [{"text": action("finish", summary=summary)} for summary in ("it is done", "nothing")]
+    script = Script.parse("\n".join(map(json.dumps, said)).encode())
+    with (
+        Store(folder / "store") as store,
+        AgentLoop(model=script, project=folder, store=store, checks=(), sandbox="none").chat() as chat,
+    ):
+        chat.say("do it")
+        chat.say("and now?")
+
+
+def test_a_chat_shows_what_was_said_and_whose_turn_it_is(browser: Any, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(chatted, tmp_path).result()
+    (trace,) = (tmp_path / "store" / "runs").iterdir()
+    opened = Opened(browser, page_of(tmp_path, [record.event for record in read_log(trace).records]))
+
+    assert "it is your turn; `stepfold chat --resume " in opened.text("h1")
+    opened.press("j")
+    assert "and now?" in opened.text("#detail")
+    opened.press("j", "c")
+    assert "it is done" in opened.text("#detail")
     assert opened.complaints == []
 
 
