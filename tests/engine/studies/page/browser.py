@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+PATIENCE_MILLISECONDS = 180_000
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -20,6 +21,8 @@ class Opened:
 
     def __init__(self, browser: Any, file: Path, **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1300, "height": 900}, **options})
+        # A machine that is busy with other things may need long for what takes milliseconds.
+        self.context.set_default_timeout(PATIENCE_MILLISECONDS)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []
