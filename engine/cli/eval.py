@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from stepfold.engine.cli.output import note, say, store_folder
-from stepfold.engine.cli.reading import existing_store
+from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.reading import chosen_store, existing_store
 from stepfold.engine.cli.replay import EXIT_CODES, over_cores, with_progress
 from stepfold.engine.runtime.configured import chosen_model
 from stepfold.engine.runtime.replay import replay as replay_trace
@@ -17,7 +17,7 @@ from stepfold.engine.runtime.settings import SettingsError
 from stepfold.engine.studies.evaluation import Evaluation, ended_run, folder_of, recorded_judgements, score_of
 from stepfold.engine.studies.scores import Rate, Score, rates_by_model
 from stepfold.engine.studies.suite import SUITE_FILE, Suite, Trial, read_suite, trials_of
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 
 NOT_ENOUGH = 1
 _COLOURS = {"passed": "green", "false_completion": "red", "no_reply": "magenta"}
@@ -68,7 +68,7 @@ def run(
     if replay:
         scores, code = _replayed(read, trials, store)
     else:
-        with Store(store_folder(store)) as opened:
+        with chosen_store(store) as opened:
             scores, code = _run(read, trials, opened, jobs), 0
     rates = rates_by_model(scores)
     if for_machines:
@@ -93,7 +93,7 @@ def _located(suite: str) -> Path:
     )
 
 
-def _run(suite: Suite, trials: Sequence[Trial], store: Store, jobs: int) -> tuple[Score, ...]:
+def _run(suite: Suite, trials: Sequence[Trial], store: RunStore, jobs: int) -> tuple[Score, ...]:
     with Evaluation(suite, store) as evaluation:
         work = evaluation.run(trials, model_of=chosen_model, jobs=jobs, told=_narrator(len(trials)))
         return asyncio.run(work)

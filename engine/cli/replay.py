@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from stepfold.engine.cli.output import note, say, store_folder
+from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.reading import chosen_store, is_there
 from stepfold.engine.runtime.replay import Replay
 from stepfold.engine.runtime.replay import replay as replay_trace
-from stepfold.events.store import Store
 
 EXIT_CODES = {"identical": 0, "unreadable": 2, "diverged": 3}
 Verdict = TypeVar("Verdict")
@@ -75,10 +75,10 @@ def trace_files(traces: Sequence[str], store: str | None) -> list[Path]:
         path = Path(trace)
         if path.is_dir():
             found.extend(_below(path))
-        elif path.exists() or path.suffix == ".jsonl" or not store_folder(store).is_dir():
+        elif path.exists() or path.suffix == ".jsonl" or not is_there(store):
             found.append(path)
         else:
-            with Store(store_folder(store)) as opened:
+            with chosen_store(store) as opened:
                 found.append(opened.path_of(opened.find(trace)))
     if not found:
         raise click.UsageError(f"no *.jsonl below {', '.join(traces)}")

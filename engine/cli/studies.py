@@ -33,7 +33,7 @@ def diff(run_a: str, run_b: str, store: str | None, for_machines: bool) -> int:
     RUN is an id, its start, `last`, or a trace file. Ids, times and durations are not compared.
     Exit codes: 0 equal, 1 different, 2 unreadable.
     """
-    traces = [located(name, store)[0] for name in (run_a, run_b)]
+    traces = [located(name, store).trace for name in (run_a, run_b)]
     a, b = ([record.event for record in read_noting(trace)] for trace in traces)
     found = difference(a, b)
     if for_machines:

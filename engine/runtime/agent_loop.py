@@ -35,7 +35,8 @@ from stepfold.engine.runtime.undo import Undo
 from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
 from stepfold.events.configuration import NO_GUARDS, CheckSpec, Generation, GoalConfig, Guards, Rule
 from stepfold.events.journal import Recorded, read_log, records_of
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
+from stepfold.events.store import open_store
 from stepfold.events.vocabulary import (
     BLANK,
     CancelRequested,
@@ -57,8 +58,8 @@ class AgentLoop:
 
     `model` is a `Model` or what `--model` takes. Timeouts are in seconds, the window in tokens.
     `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read
-    there), else those that the project shows. `store` is a folder or an open `Store`; None means
-    `.stepfold` in the project. `watch` is told of every event.
+    there), else those that the project shows. `store` is a folder, a `postgresql://` URL or an open
+    store; None means `.stepfold` in the project. `watch` is told of every event.
     `servers` are MCP servers, `tool_policy` judges capabilities by name, `web` says what `web.fetch`
     may reach once `network` opens it, `readable` are further folders that commands can read.
     """
@@ -76,7 +77,7 @@ class AgentLoop:
         verification: Literal["commands", "manual"] = "commands",
         checks: Sequence[CheckSpec] | None = None,
         profile: str = "",
-        store: Store | str | Path | None = None,
+        store: RunStore | str | Path | None = None,
         generation: Generation | None = None,
         policy: Sequence[Rule] = (),
         sandbox: str = "auto",
@@ -96,7 +97,8 @@ class AgentLoop:
         self.project = Path(project).resolve()
         if not self.project.is_dir():
             raise NotADirectoryError(f"the project {str(project)!r} is no folder: name one that is there")
-        self.store = store if isinstance(store, Store) else Store(Path(store or self.project / ".stepfold"))
+        named = self.project / ".stepfold" if store is None else store
+        self.store = open_store(named) if isinstance(named, str | Path) else named
         self._config = GoalConfig(
             goal="",
             model=self.model.name,
@@ -309,7 +311,7 @@ class AgentLoop:
 
     def _log(self, effects: LiveEffects) -> RunLog:
         log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
-        effects.before_once = log.sync
+        effects.log = log
         return log
 
     async def _drive(

@@ -22,7 +22,7 @@ from stepfold.engine.studies.final_state import judged, lay_out
 from stepfold.engine.studies.scores import HiddenResult, Score, got_no_reply
 from stepfold.engine.studies.suite import Suite, Trial
 from stepfold.events.journal import Journal, LogError, read_log
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.run import fold
 
@@ -44,7 +44,7 @@ class Evaluation:
     `model_of` gives a trial its model, `jobs` are run at a time, `told` hears of each trial as it ends.
     """
 
-    def __init__(self, suite: Suite, store: Store) -> None:
+    def __init__(self, suite: Suite, store: RunStore) -> None:
         """Open the suite's folder in the store. Raises LogError when another process evaluates it."""
         self._suite = suite
         self._store = store
@@ -120,13 +120,12 @@ class Evaluation:
         """Put aside what an earlier attempt has left: its log, those of its workers, its project."""
         shutil.rmtree(project.parent, ignore_errors=True)
         aside = self.folder / "cut"
-        for log in (
-            self._store.path_of(trial.run_id),
-            *self._store.runs_folder.glob(f"{trial.run_id}.*.jsonl"),
-        ):
-            if log.exists():
+        workers = (run_id for run_id in self._store.run_ids() if run_id.startswith(f"{trial.run_id}."))
+        for run_id in (trial.run_id, *workers):
+            if (log := self._store.path_of(run_id)).exists():
                 aside.mkdir(exist_ok=True)
-                log.replace(aside / f"{log.stem}.{len(list(aside.iterdir())) + 1}.jsonl")
+                shutil.copyfile(log, aside / f"{run_id}.{len(list(aside.iterdir())) + 1}.jsonl")
+                self._store.remove(run_id)
 
     def _refuse_without_sandbox(self, trials: Sequence[Trial]) -> None:
         for wanted in {trial.settings.sandbox.backend for trial in trials}:
@@ -136,7 +135,7 @@ class Evaluation:
             self._backends[wanted] = found.backend
 
 
-def folder_of(suite: Suite, store: Store) -> Path:
+def folder_of(suite: Suite, store: RunStore) -> Path:
     """Where what belongs to a suite lies in a store."""
     return store.folder / "evals" / suite.name
 
@@ -154,7 +153,7 @@ def recorded_judgements(folder: Path) -> dict[str, Judged]:
     return found
 
 
-def ended_run(trial: Trial, store: Store) -> tuple[LoopOutcome, str] | None:
+def ended_run(trial: Trial, store: RunStore) -> tuple[LoopOutcome, str] | None:
     """The outcome of a trial's log and its last seal; None when it isn't there, or stops before an end."""
     path = store.path_of(trial.run_id)
     if not path.exists():
