@@ -27,7 +27,8 @@ nightly: install-dev
 # Every ratio of docs/performance.md in one run; with `ARGUMENTS=--write` the table goes into that page.
 bench: install-dev
 	$(BIN)/python tests/bench/run.py $(ARGUMENTS)
-	$(BIN)/python tests/bench/crowd.py
+	$(BIN)/python tests/bench/crowd.py $(ARGUMENTS)
+	$(BIN)/python tests/bench/growth.py $(ARGUMENTS)
 
 # Beside other libraries, each of them installed into an environment of its own below .bench/.
 bench-peers: install-dev

@@ -12,6 +12,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,7 +89,8 @@ class PostgresStore:
         self.folder = folder or _own_folder(self.name)
         self._held: set[str] = set()
         try:
-            (self.folder / "runs").mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (self.folder / "runs").mkdir(exist_ok=True)
             self._database.ask(_make_tables)
         except OSError as error:
             raise StoreError(
@@ -123,6 +125,7 @@ class PostgresStore:
     def logs(self) -> Path:
         """The folder of the copies, all of them brought up to date."""
         rows = self._database.rows("SELECT run_id, id, bytes FROM stepfold_runs WHERE bytes > 0")
+        rows = [row for row in rows if _is_run_id(row[0])]
         with self._copying():
             for run_id, run, size in rows:
                 self._bring_up_to_date(self._copy_of(run_id), run, size)
@@ -141,7 +144,7 @@ class PostgresStore:
     def run_ids(self) -> list[str]:
         """All runs, sorted."""
         query = "SELECT run_id FROM stepfold_runs WHERE next_seq > 0 ORDER BY run_id"
-        return [run_id for (run_id,) in self._database.rows(query)]
+        return [run_id for (run_id,) in self._database.rows(query) if _is_run_id(run_id)]
 
     def find(self, text: str) -> str:
         """The run that `text` names: its id, an unambiguous start of it, or `last`. Raises StoreError."""
@@ -172,8 +175,8 @@ class PostgresStore:
         """The append side of a run. Raises LogError when another writer holds it."""
         _require(run_id)
         path = self._copy_of(run_id)
-        self._hold(run_id, path)
         try:
+            self._hold(run_id, path)
             query = "INSERT INTO stepfold_runs(run_id) VALUES (%s) ON CONFLICT DO NOTHING"
             self._database.run(query, run_id)
             row = self._database.row("SELECT id, next_seq, tail FROM stepfold_runs WHERE run_id = %s", run_id)
@@ -397,7 +400,7 @@ class _Database:
 
     def forget(self, query: str, *parameters: Any) -> None:
         """Run what needs not be done where the connection is gone."""
-        if not self._connection.closed:
+        with suppress(StoreError):
             self.ask(lambda connection: connection.execute(query, parameters))
 
     def sync(self, run: int) -> None:
@@ -442,6 +445,15 @@ class _OneAtATime:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
+
+
+def _is_run_id(run_id: str) -> bool:
+    """Whether an id of the database, where others write, may be the name of a file here."""
+    try:
+        _require(run_id)
+    except StoreError:
+        return False
+    return True
 
 
 def _require(run_id: str) -> None:

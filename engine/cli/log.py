@@ -47,6 +47,8 @@ def log(
     """
     if follow + verify + (reseal is not None) > 1:
         raise click.UsageError("--follow, --verify and --reseal are three things: name one")
+    if last is not None and (verify or reseal is not None):
+        raise click.UsageError("--last: a log is compared and sealed as a whole")
     found = located(run_id, store)
     with existing_store(store) if found.store else nullcontext() as opened:
         if verify:

@@ -5,6 +5,7 @@ goes with the next one, so that no run waits for more than two rounds, however m
 """
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,9 @@ SYNCS_AT_ONCE = 16
 """Threads that wait for the disk; more of them gain nothing here (docs/performance.md)."""
 
 _THREADS: list[ThreadPoolExecutor] = []
+os.register_at_fork(after_in_child=_THREADS.clear)
+"""A child has none of its parent's threads: what it handed to them would wait for ever."""
+
 _BY_LOOP: "WeakKeyDictionary[asyncio.AbstractEventLoop, GroupCommit]" = WeakKeyDictionary()
 
 

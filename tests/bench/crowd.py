@@ -22,6 +22,7 @@ from stepfold import AgentHarness, RunConfig, RunPolicy, open_store, tool
 from stepfold.events.journal import read_log
 from stepfold.events.run_store import RunStore
 from stepfold.events.vocabulary import BLANK, ModelReplied, ToolCall
+from tests.bench.rows import PAGE, put
 
 RUNS = 200
 PROCESSES = 8
@@ -135,6 +136,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL server of its own instead")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/performance.md too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -147,10 +149,11 @@ def main() -> None:
                 rows = measured(made.__getitem__)
         else:
             rows = measured(lambda place: str(folder / place))
-    print(f"{'runs':<34}{'steps/s':>10}{'fairness':>10}")
-    for what, crowd in rows:
-        print(f"{what:<34}{crowd.steps_a_second:>10.0f}{crowd.fairness:>10.2f}")
-    print("fairness: how much of its run the slowest had done when the first one asked for the last time")
+    lines = ["| runs | steps a second | fairness |", "| --- | ---: | ---: |"]
+    lines += [f"| {what} | {crowd.steps_a_second:,.0f} | {crowd.fairness:.2f} |" for what, crowd in rows]
+    print("\n".join(lines))
+    if options.write:
+        put(PAGE, "crowd", "\n".join(lines))
 
 
 if __name__ == "__main__":

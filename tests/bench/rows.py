@@ -11,7 +11,6 @@ SLACK = 1.3
 """What a ratio may be above its goal: noise explains that much."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
-BEGINS, ENDS = "<!-- make bench -->", "<!-- end -->"
 
 
 class Row(NamedTuple):
@@ -80,11 +79,12 @@ def as_markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(table: str) -> None:
-    """Put the table into its page, between the marks there."""
-    before, _, rest = PAGE.read_text().partition(BEGINS)
-    _, _, after = rest.partition(ENDS)
-    PAGE.write_text(f"{before}{BEGINS}\n{table}\n{ENDS}{after}")
+def put(page: Path, mark: str, table: str) -> None:
+    """Put a table into a page, between `<!-- MARK -->` and the next end."""
+    before, begins, rest = page.read_text().partition(f"<!-- {mark} -->\n")
+    _, ends, after = rest.partition("<!-- end")
+    assert begins and ends, f"{page} has no marks for {mark!r}"
+    page.write_text(f"{before}{begins}\n{table}\n\n{ends}{after}")
 
 
 def as_json(rows: list[Row]) -> str:

@@ -135,6 +135,16 @@ def test_a_copy_that_was_changed_is_made_anew_when_its_run_goes_on(store: Postgr
     assert [record.written for record in read_log(store.path_of("r")).records] == lines
 
 
+def test_an_id_that_somebody_wrote_into_the_database_leads_out_of_no_folder(
+    store: PostgresStore, url: str
+) -> None:
+    store.writer("r").append(lines_of("r", 1))
+    behind_its_back(url, "INSERT INTO stepfold_runs(run_id, next_seq, bytes) VALUES ('../../out', 1, 9)")
+
+    assert store.run_ids() == ["r"]
+    assert [path.name for path in (store.logs() / "runs").iterdir()] == ["r.jsonl"]
+
+
 def test_two_schemas_of_one_database_are_two_stores(url: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
         behind_its_back(url, f"CREATE SCHEMA {name}")

@@ -1,6 +1,7 @@
 """Runs that sync together: each is safe before it goes on, and a failure is told to the run that it is of."""
 
 import asyncio
+import multiprocessing
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,6 +89,18 @@ def test_a_task_that_is_cancelled_leaves_once_its_sync_is_over() -> None:
         assert writer.syncs == 1
 
     asyncio.run(run())
+
+
+def synced_once() -> int:
+    writer = Writer()
+    asyncio.run(asyncio.wait_for(GroupCommit().synced(writer), 10))
+    return writer.syncs
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    assert synced_once() == 1
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(synced_once) == 1
 
 
 def test_an_effect_starts_when_its_intent_is_on_the_disk(
