@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check nightly bench install install-dev clean
+.PHONY: demo test test-ray check nightly bench bench-peers mutants install install-dev clean
 
 demo: install
 	$(BIN)/stepfold demo
@@ -24,8 +24,20 @@ nightly: install-dev
 	$(BIN)/python tests/coverage_guided/contract.py -max_total_time=900 tests/coverage_guided/contract_corpus
 	$(BIN)/python tests/coverage_guided/codec.py -max_total_time=900 tests/coverage_guided/codec_corpus
 
+# Every ratio of docs/performance.md in one run; with `ARGUMENTS=--write` the table goes into that page.
 bench: install-dev
-	$(BIN)/python tests/bench/run.py
+	$(BIN)/python tests/bench/run.py $(ARGUMENTS)
+	$(BIN)/python tests/bench/crowd.py $(ARGUMENTS)
+	$(BIN)/python tests/bench/growth.py $(ARGUMENTS)
+
+# Beside other libraries, each of them installed into an environment of its own below .bench/.
+bench-peers: install-dev
+	$(BIN)/python tests/bench/peers/compare.py $(ARGUMENTS)
+
+# Ray is some 300 MB, so the rest of the suite does without it.
+test-ray: install-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
+	$(BIN)/python -m pytest tests/engine/cli/test_on_ray.py
 
 mutants: install-dev
 	$(BIN)/python tests/mutation/run.py

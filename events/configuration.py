@@ -4,10 +4,12 @@ Everything here is part of the wire format. Secrets and the environment never ar
 named by its environment variable in `stepfold.toml`, and no field of these structs can hold one.
 """
 
+from sys import intern
 from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import force_setattr
 
 NULL = Raw(b"null")
 """The default of optional JSON fields: one object, so that `omit_defaults` can leave it out.
@@ -68,6 +70,16 @@ class Retry(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     sleep: bool = False
 
 
+def _intern(config: Struct, *names: str) -> None:
+    """Make words of a fixed choice the objects that the defaults are.
+
+    msgspec leaves out a field whose value is its default, that very object. A word that came through
+    pickle, or was put together, is an equal one: it would be written, and be left out once it was read.
+    """
+    for name in names:
+        force_setattr(config, name, intern(getattr(config, name)))
+
+
 class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """What is asked of the model beside the prompt; None leaves it to the server.
 
@@ -84,6 +96,9 @@ class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     response_format: Literal["none", "json_object", "json_schema", "actions"] = "none"
     logit_bias: tuple[tuple[str, float], ...] = ()
     stream: bool = False
+
+    def __post_init__(self) -> None:
+        _intern(self, "mode", "response_format")
 
 
 class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -174,6 +189,9 @@ class GoalConfig(
     retry: Retry = Retry(attempts=3, sleep=True)
     wording: int = 1
 
+    def __post_init__(self) -> None:
+        _intern(self, "verification")
+
 
 class MiddlewareSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """A middleware by name, with the hooks it has; wraps run inside the effect and leave no event."""
@@ -224,6 +242,9 @@ class HarnessConfig(
     response_name: str = ""
     response_strategy: Literal["none", "provider", "tool"] = "none"
     namespace: str = ""
+
+    def __post_init__(self) -> None:
+        _intern(self, "on_limit", "invalid_arguments", "response_strategy")
 
 
 class ImportedConfig(

@@ -1,6 +1,7 @@
 """Is a log what was written? Its lines against their chain, and against SQLite; and sealing it anew."""
 
 import os
+from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
-from stepfold.events.index import RunIndex
 from stepfold.events.journal import (
     NO_EVENT,
     Journal,
@@ -54,8 +54,11 @@ class Integrity(Struct, frozen=True):
         return tree
 
 
-def check(path: Path, index: RunIndex | None) -> Integrity:
-    """Look at every line of a log, in bounded memory. Never raises on what is in the file."""
+def check(path: Path, kept: Iterable[bytes] | None) -> Integrity:
+    """Look at every line of a log, in bounded memory; `kept` are the lines that its store holds beside it.
+
+    Never raises on what is in the file.
+    """
     torn: list[bytes] = []
     findings: list[Finding] = []
     events = sealed = 0
@@ -75,17 +78,17 @@ def check(path: Path, index: RunIndex | None) -> Integrity:
         findings.append(Finding(0, 0, NO_EVENT))
     if not verdict:
         verdict = "damaged" if findings else "whole" if sealed else "unsealed"
-    store = "" if index is None else _agreement(path, index)
+    store = "" if kept is None else _agreement(path, kept)
     if verdict in {"whole", "unsealed"} and store.startswith("differs"):
         verdict = "damaged"
     return Integrity(str(path), verdict, events, sealed, sum(map(len, torn)), tuple(findings), store)
 
 
-def _agreement(path: Path, index: RunIndex) -> str:
+def _agreement(path: Path, kept: Iterable[bytes]) -> str:
     """How the two sides of a run stand to each other. A run in progress is ahead of SQLite by its step."""
     with path.open("rb") as file:
         whole = (line.rstrip(b"\n") for line in file if line.endswith(b"\n"))
-        pairs = zip_longest(whole, index.lines())
+        pairs = zip_longest(whole, kept)
         for seq, (written, indexed) in enumerate(pairs):
             if indexed is None:
                 return f"lacks the lines from seq {seq} on; it catches up when this run or another ends"

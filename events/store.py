@@ -6,17 +6,17 @@ file that tells of a run that it could not follow.
 """
 
 import sqlite3
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from stepfold.events.folder_writer import FolderWriter
 from stepfold.events.index import Database, RunIndex, is_broken
 from stepfold.events.journal import Journal, LogError
+from stepfold.events.liveness import is_locked
+from stepfold.events.run_store import RunStore, StoreError, found_among, require_run_id
 
 _BEHIND = "behind"
-
-
-class StoreError(Exception):
-    """A store that can't be used: where, why, what to do."""
 
 
 class Store:
@@ -55,6 +55,17 @@ class Store:
         """Close the index; the runs' files are closed by their writers."""
         self._database.close()
 
+    keeper = "SQLite"
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return str(self.folder)
+
+    def logs(self) -> Path:
+        """The folder itself: its runs are files."""
+        return self.folder
+
     @property
     def database(self) -> Path:
         """The SQLite file, which also holds the memory of earlier runs."""
@@ -62,8 +73,7 @@ class Store:
 
     def path_of(self, run_id: str) -> Path:
         """Where a run's log lies. Raises StoreError for an id that would lead out of the folder."""
-        if not run_id or run_id in {".", ".."} or any(mark in run_id for mark in "/\\\0"):
-            raise StoreError(f"{run_id!r} is no run id: it may not be empty or hold a slash")
+        require_run_id(run_id)
         return self.runs_folder / f"{run_id}.jsonl"
 
     def holds(self, run_id: str) -> bool:
@@ -77,22 +87,10 @@ class Store:
 
     def find(self, text: str) -> str:
         """The run that `text` names: its id, an unambiguous start of it, or `last`. Raises StoreError."""
-        ids = self.run_ids()
-        if text in ids:
-            return text
-        # A run that another one started has the other's id, a dot and its place: it is asked for whole.
-        roots = set(ids)
-        ids = [run_id for run_id in ids if "." not in run_id or run_id.partition(".")[0] not in roots]
-        if text == "last" and ids:
-            return max(ids, key=lambda run_id: (self.path_of(run_id).stat().st_mtime_ns, run_id))
-        found = [run_id for run_id in ids if text and run_id.startswith(text)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise StoreError(
-                f"{text!r} names {len(found)} runs: {', '.join(found[:5])}; write more of the id"
-            )
-        raise StoreError(f"no run {text!r} in {self.folder}; `stepfold runs` lists what is there")
+        return found_among(self.run_ids(), text, self._newest, str(self.folder))
+
+    def _newest(self, run_ids: Sequence[str]) -> str:
+        return max(run_ids, key=lambda run_id: (self.path_of(run_id).stat().st_mtime_ns, run_id))
 
     def index(self, run_id: str) -> "RunIndex":
         """The SQLite side of one run, as it is: a crash may have left it behind the journal."""
@@ -136,14 +134,43 @@ class Store:
         with suppress(OSError):
             (self.folder / _BEHIND / run_id).unlink(missing_ok=True)
 
-    def open_journal(self, run_id: str) -> Journal:
-        """The append side of a run's file. Raises LogError when another process holds it."""
-        return Journal(self.path_of(run_id))
+    def writer(self, run_id: str) -> FolderWriter:
+        """The append side of a run. Raises LogError when another writer holds it."""
+        return FolderWriter(self, run_id, Journal(self.path_of(run_id)))
+
+    def remove(self, run_id: str) -> None:
+        """Forget a run. Raises LogError when a writer holds it."""
+        path = self.path_of(run_id)
+        if path.exists():
+            journal = Journal(path)
+            path.unlink()
+            journal.close()
+        # A SQLite that can't be written now forgets it when the id is begun anew.
+        with suppress(sqlite3.Error):
+            self.index(run_id).drop_from(0)
+
+    def is_being_written(self, run_id: str) -> bool:
+        """Whether a writer holds the run now."""
+        return is_locked(self.path_of(run_id))
+
+    def kept(self, run_id: str) -> Iterator[bytes]:
+        """The run's lines as SQLite holds them."""
+        return self.index(run_id).lines()
 
 
-def open_store(folder: str | Path = ".stepfold") -> Store:
-    """Open the store in `folder`, making it if need be. Raises StoreError."""
-    return Store(Path(folder))
+POSTGRESQL = ("postgresql://", "postgres://")
+
+
+def open_store(where: str | Path = ".stepfold") -> RunStore:
+    """Open the store in a folder, making it if need be, or the one at a `postgresql://` URL.
+
+    Raises StoreError; it never holds the URL's password.
+    """
+    if isinstance(where, str) and where.startswith(POSTGRESQL):
+        from stepfold.events.postgres import PostgresStore
+
+        return PostgresStore(where)
+    return Store(Path(where))
 
 
 __all__ = ["LogError", "RunIndex", "Store", "StoreError", "open_store"]

@@ -9,15 +9,15 @@ import click
 
 from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrate
-from stepfold.engine.cli.output import note, say, store_folder, visible, visible_line
+from stepfold.engine.cli.output import note, say, visible, visible_line
 from stepfold.engine.cli.person import Person
+from stepfold.engine.cli.reading import chosen_store
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.chat import Chat
 from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import CannotUndo
-from stepfold.events.store import Store
 from stepfold.events.vocabulary import AnyEvent, CancelRequested
 from stepfold.projections.fold_repeats import GUARDS
 from stepfold.projections.outcome import LoopOutcome, outcome
@@ -49,7 +49,7 @@ def chat(
     """
     folder = project_folder(project)
     settings = read_settings(folder)
-    with Store(store_folder(store, folder)) as opened:
+    with chosen_store(store, folder) as opened:
         chosen = "" if run_id is None else opened.find(run_id)
         person = Person()
         ends = _Ends()

@@ -58,7 +58,7 @@ def demo(into: str | None, for_machines: bool) -> int:
         trace = store.path_of(outcome.run_id)
         verdict = replay(trace)
         if for_machines:
-            tree = {**outcome_json(outcome, trace, store), "replay": verdict.as_json()}
+            tree = {**outcome_json(outcome, trace, store.name), "replay": verdict.as_json()}
             click.echo(json.dumps(tree))
             return EXIT_CODES[outcome.finish]
         show_outcome(outcome)

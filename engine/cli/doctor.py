@@ -13,11 +13,12 @@ from stepfold.engine.capabilities.checks import detect
 from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.capabilities.workspace import Workspace
-from stepfold.engine.cli.output import say, store_folder
+from stepfold.engine.cli.output import say, store_address
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.models.discovery import find_local
 from stepfold.engine.models.keys import key_of
 from stepfold.engine.runtime.settings import Settings, read_settings
+from stepfold.events.store import StoreError, open_store
 
 
 @click.command(epilog="Example: stepfold doctor --project . --json")
@@ -28,7 +29,7 @@ def doctor(project: str, store: str | None, for_machines: bool) -> None:
     """Which sandbox, model endpoints, checks and MCP servers are there, and how to get what is missing."""
     folder = project_folder(project)
     settings = read_settings(folder)
-    found = findings(settings, folder, store_folder(store, folder))
+    found = findings(settings, folder, store_address(store, folder))
     if for_machines:
         click.echo(json.dumps(found))
         return
@@ -61,7 +62,7 @@ def doctor(project: str, store: str | None, for_machines: bool) -> None:
     say(f"store     {found['store']['folder']}: {found['store']['runs']} runs")
 
 
-def findings(settings: Settings, folder: Path, store: Path) -> dict[str, Any]:
+def findings(settings: Settings, folder: Path, store: Path | str) -> dict[str, Any]:
     """All that the doctor found, in the shape that `--json` prints."""
     found = probe(settings.sandbox.backend)
     checks = settings.check_specs() or detect(folder)
@@ -87,7 +88,7 @@ def findings(settings: Settings, folder: Path, store: Path) -> dict[str, Any]:
         "key": _key(settings.model.api_key_env),
         "checks": [{"id": check.id, "command": check.command} for check in checks],
         "mcp_servers": asyncio.run(_servers(settings, folder, found.backend)),
-        "store": {"folder": str(store), "runs": len(list(store.glob("runs/*.jsonl")))},
+        "store": _store(store),
     }
 
 
@@ -96,6 +97,17 @@ def _key(variable: str) -> dict[str, Any]:
     key = key_of(variable)
     state = "set" if key.value else "not set; local servers need none"
     return {"variable": variable, "set": bool(key.value), "says": key.problem or key.warning or state}
+
+
+def _store(address: Path | str) -> dict[str, Any]:
+    """What is there, without making it. A URL's password is never shown."""
+    if isinstance(address, Path):
+        return {"folder": str(address), "runs": len(list(address.glob("runs/*.jsonl")))}
+    try:
+        with open_store(address) as opened:
+            return {"folder": opened.name, "runs": len(opened.run_ids())}
+    except StoreError as error:
+        return {"folder": str(error), "runs": 0}
 
 
 async def _servers(settings: Settings, folder: Path, backend: str) -> list[dict[str, Any]]:

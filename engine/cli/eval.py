@@ -8,16 +8,18 @@ from pathlib import Path
 
 import click
 
-from stepfold.engine.cli.output import note, say, store_folder
-from stepfold.engine.cli.reading import existing_store
-from stepfold.engine.cli.replay import EXIT_CODES, over_cores, with_progress
+from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.reading import chosen_store, existing_store
+from stepfold.engine.cli.replay import EXIT_CODES, ON, with_progress
 from stepfold.engine.runtime.configured import chosen_model
 from stepfold.engine.runtime.replay import replay as replay_trace
 from stepfold.engine.runtime.settings import SettingsError
+from stepfold.engine.studies.evaluating_on_ray import run_on_ray
 from stepfold.engine.studies.evaluation import Evaluation, ended_run, folder_of, recorded_judgements, score_of
 from stepfold.engine.studies.scores import Rate, Score, rates_by_model
+from stepfold.engine.studies.spread import Place, over_traces
 from stepfold.engine.studies.suite import SUITE_FILE, Suite, Trial, read_suite, trials_of
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 
 NOT_ENOUGH = 1
 _COLOURS = {"passed": "green", "false_completion": "red", "no_reply": "magenta"}
@@ -35,7 +37,10 @@ def evaluate() -> None:
 @click.option("--model", "models", multiple=True, metavar="MODEL", help="Instead of the suite's; repeatable.")
 @click.option("--task", "tasks", multiple=True, metavar="ID", help="Only this task; repeatable.")
 @click.option("--repeats", type=click.IntRange(1), metavar="N", help="Runs of each [what the suite says].")
-@click.option("--jobs", type=click.IntRange(1), default=1, metavar="N", help="Runs at a time [1].")
+@click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Runs at a time [1; on Ray one for each processor]."
+)
+@ON
 @click.option("--replay", is_flag=True, help="Judge the recorded traces: no model, no project.")
 @click.option(
     "--fail-under",
@@ -50,7 +55,8 @@ def run(
     models: tuple[str, ...],
     tasks: tuple[str, ...],
     repeats: int | None,
-    jobs: int,
+    jobs: int | None,
+    place: Place,
     replay: bool,
     fail_under: float | None,
     store: str | None,
@@ -66,10 +72,10 @@ def run(
     read = read_suite(_located(suite))
     trials = trials_of(read, models=models, tasks=tasks, repeats=repeats)
     if replay:
-        scores, code = _replayed(read, trials, store)
+        scores, code = _replayed(read, trials, store, place)
     else:
-        with Store(store_folder(store)) as opened:
-            scores, code = _run(read, trials, opened, jobs), 0
+        with chosen_store(store) as opened:
+            scores, code = _run(read, trials, opened, jobs, place), 0
     rates = rates_by_model(scores)
     if for_machines:
         _print_json(read, scores, rates)
@@ -93,10 +99,14 @@ def _located(suite: str) -> Path:
     )
 
 
-def _run(suite: Suite, trials: Sequence[Trial], store: Store, jobs: int) -> tuple[Score, ...]:
+def _run(
+    suite: Suite, trials: Sequence[Trial], store: RunStore, jobs: int | None, place: Place
+) -> tuple[Score, ...]:
+    told = _narrator(len(trials))
     with Evaluation(suite, store) as evaluation:
-        work = evaluation.run(trials, model_of=chosen_model, jobs=jobs, told=_narrator(len(trials)))
-        return asyncio.run(work)
+        if place == "ray":
+            return run_on_ray(evaluation, trials, model_of=chosen_model, jobs=jobs, told=told)
+        return asyncio.run(evaluation.run(trials, model_of=chosen_model, jobs=jobs or 1, told=told))
 
 
 def _narrator(count: int) -> Callable[[Score], None]:
@@ -115,7 +125,9 @@ def _narrator(count: int) -> Callable[[Score], None]:
     return tell
 
 
-def _replayed(suite: Suite, trials: Sequence[Trial], store: str | None) -> tuple[tuple[Score, ...], int]:
+def _replayed(
+    suite: Suite, trials: Sequence[Trial], store: str | None, place: Place
+) -> tuple[tuple[Score, ...], int]:
     """Each recorded trace, replayed; the scores of what they recorded, and the exit code of the worst."""
     with existing_store(store) as opened:
         judgements = recorded_judgements(folder_of(suite, opened))
@@ -130,7 +142,7 @@ def _replayed(suite: Suite, trials: Sequence[Trial], store: str | None) -> tuple
             f"{suite.name}: none of its {len(trials)} runs is recorded here; run it without --replay"
         )
     code = 0
-    for verdict in with_progress(over_cores(replay_trace, traces), len(traces)):
+    for verdict in with_progress(over_traces(place, replay_trace, traces), len(traces)):
         code = max(code, EXIT_CODES[verdict.verdict])
         if verdict.verdict != "identical":
             why = verdict.why or f"at seq {verdict.seq}, {verdict.kind}.{verdict.field}"

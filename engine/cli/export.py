@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from stepfold.engine.cli.output import note, raw, say, store_folder
-from stepfold.engine.cli.reading import located, read_noting
+from stepfold.engine.cli.output import note, raw, say
+from stepfold.engine.cli.reading import existing_store, located, read_noting
 from stepfold.engine.studies.exports.atif import trajectory
 from stepfold.engine.studies.exports.openai_messages import messages
 from stepfold.engine.studies.exports.otel import spans
@@ -58,7 +58,7 @@ def export(
         return 0
     if not runs:
         raise click.UsageError("name the runs: an id, its start, `last`, or a trace file")
-    logs = [_events(located(run, store)[0]) for run in runs]
+    logs = [_events(located(run, store).trace) for run in runs]
     if atif:
         _write(atif, _each(logs, trajectory))
     if openai:
@@ -79,11 +79,9 @@ def _write_parquet(parquet: Path, store: str | None, runs: tuple[str, ...], for_
 
     if runs:
         raise click.UsageError("--parquet takes all runs of a store: name none")
-    folder = store_folder(store)
-    if not folder.is_dir():
-        raise click.UsageError(f"{folder}: no store here; name one with --store")
     try:
-        done = export_parquet(folder, parquet)
+        with existing_store(store) as opened:
+            done = export_parquet(opened.logs(), parquet)
     except QueryError as error:
         raise click.UsageError(str(error)) from error
     if done.torn or done.unreadable:

@@ -9,8 +9,8 @@ import click
 
 from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrator
-from stepfold.engine.cli.output import note, store_folder
-from stepfold.engine.cli.reading import located
+from stepfold.engine.cli.output import note
+from stepfold.engine.cli.reading import chosen_store, trace_file
 from stepfold.engine.cli.run import project_folder, report
 from stepfold.engine.models.keys import secrets_of
 from stepfold.engine.models.protocol import Model
@@ -22,7 +22,7 @@ from stepfold.engine.runtime.fork import TOOLS_ELSEWHERE, CannotFork, served_mut
 from stepfold.engine.runtime.settings import Settings, read_settings
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.journal import Recorded, read_log
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 from stepfold.events.vocabulary import RunStarted
 from stepfold.projections.outcome import LoopOutcome
 from stepfold.projections.outcome import outcome as outcome_of
@@ -64,8 +64,8 @@ def fork(
     """
     folder = project_folder(project)
     configured = read_settings(folder)
-    with Store(store_folder(store, folder)) as opened:
-        trace, _ = located(run_id, str(opened.folder))
+    with chosen_store(store, folder) as opened:
+        trace = trace_file(run_id) or opened.path_of(opened.find(run_id))
         source = read_log(trace).records
         if harness is not None:
             if model:
@@ -84,8 +84,8 @@ def fork(
 
 
 def _fork_by(
-    named: str, store: Store, trace: Path, at: int, settings: tuple[str, ...], reply: str | None
-) -> tuple[LoopOutcome, Store]:
+    named: str, store: RunStore, trace: Path, at: int, settings: tuple[str, ...], reply: str | None
+) -> tuple[LoopOutcome, RunStore]:
     """Fork a tool-calling run by the user's own harness, into its own store if it has one."""
     from stepfold.engine.runtime.agent_run import HarnessError
 

@@ -6,11 +6,18 @@ import sys
 from collections import Counter
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.replay import ON
+from stepfold.engine.studies.spread import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepfold.engine.testing.hunting import Find
 
 _EPILOG = """\b
 Examples:
@@ -29,6 +36,7 @@ Exit codes: 0 nothing found, 1 a fault was found and saved, 2 the tools can't be
 @click.option("--examples", type=click.IntRange(min=1), help="Examples of each target, instead of a time.")
 @click.option("--seed", type=int, help="Where the search begins; the same seed finds the same.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where faults are saved [.stepfold/fuzz].")
+@ON
 @click.option("--json", "for_machines", is_flag=True, help="One JSON object.")
 def fuzz(
     tools_file: str | None,
@@ -37,13 +45,13 @@ def fuzz(
     examples: int | None,
     seed: int | None,
     out: Path | None,
+    place: Place,
     for_machines: bool,
 ) -> int:
     """Search for a reply, a schema or a script of the world that breaks a rule, and save the smallest.
 
     Each fault is a file that fails until it is mended; the pytest plugin collects it.
     """
-    from stepfold.engine.testing import hunt
     from stepfold.engine.testing.fixtures import FOLDER, save
     from stepfold.engine.testing.tools_file import read_tools
 
@@ -56,7 +64,7 @@ def fuzz(
     )
     targets = _targets(loop, bool(tools))
     try:
-        for find in hunt(
+        for find in _hunter(place)(
             targets, tools=tools, seconds=limit, examples=examples, start=start, counted=progress.count
         ):
             path = save(out or Path(FOLDER), find.target, find.case, find.fault)
@@ -76,6 +84,16 @@ def fuzz(
     progress.clear()
     _tell(found, progress, start, for_machines=for_machines)
     return 1 if found else 0
+
+
+def _hunter(place: Place) -> "Callable[..., Iterator[Find]]":
+    if place == "ray":
+        from stepfold.engine.testing.hunting_on_ray import hunt_on_ray
+
+        return hunt_on_ray
+    from stepfold.engine.testing import hunt
+
+    return hunt
 
 
 def _targets(loop: str | None, has_tools: bool) -> list[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from stepfold.engine.cli.output import note, say, store_folder
+from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.reading import chosen_store
 from stepfold.engine.studies.imports.formats import FORMATS
 from stepfold.engine.studies.imports.importing import Imported, ImportFailed, import_file
-from stepfold.events.store import Store
 
 UNREADABLE = 2
 
@@ -30,7 +30,7 @@ def import_traces(name: str, files: tuple[str, ...], store: str | None, for_mach
     """
     code = 0
     count = 0
-    with Store(store_folder(store)) as opened:
+    with chosen_store(store) as opened:
         for file in files:
             try:
                 for imported in _with_progress(import_file(opened, Path(file), name), file):

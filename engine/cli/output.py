@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from stepfold.events.store import POSTGRESQL
+
 
 def visible(text: str) -> str:
     """The text with all that can't be printed as escapes; LF and tab stay.
@@ -53,7 +55,12 @@ def raw(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def store_folder(store: str | None, project: Path | None = None) -> Path:
-    """`--store`, else STEPFOLD_STORE, else `.stepfold` in the project."""
+def store_address(store: str | None, project: Path | None = None) -> Path | str:
+    """`--store`, else STEPFOLD_STORE, else `.stepfold` in the project; a str for what is no folder.
+
+    A URL may hold a password, so it is never printed: `open_store(…).name` is.
+    """
     named = store or os.environ.get("STEPFOLD_STORE", "")
+    if named.startswith(POSTGRESQL):
+        return named
     return Path(named) if named else (project or Path()) / ".stepfold"

@@ -2,29 +2,61 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from stepfold.engine.cli.output import note, store_folder
+from stepfold.engine.cli.output import note, store_address
 from stepfold.events.journal import NO_EVENT, LogError, Recorded, damaged_records_of
-from stepfold.events.store import Store, StoreError
+from stepfold.events.liveness import is_locked
+from stepfold.events.run_store import RunStore, StoreError
+from stepfold.events.store import open_store
 from stepfold.projections.run import fold
 from stepfold.projections.state import Run
 
 
-def existing_store(store: str | None) -> Store:
+def chosen_store(store: str | None, project: Path | None = None) -> RunStore:
+    """The store to write to: `--store`, else STEPFOLD_STORE, else `.stepfold`. Raises StoreError."""
+    return open_store(store_address(store, project))
+
+
+def is_there(store: str | None) -> bool:
+    """Whether there is a store to read from: a folder that exists, or a URL."""
+    address = store_address(store)
+    return isinstance(address, str) or address.is_dir()
+
+
+def existing_store(store: str | None) -> RunStore:
     """The store to read from. Raises StoreError when there is none: reading makes no folder."""
-    folder = store_folder(store)
-    if not folder.is_dir():
+    if not is_there(store):
+        folder = store_address(store)
         raise StoreError(f"{folder}: no store here; name one with --store, or `cd` into the project")
-    return Store(folder)
+    return chosen_store(store)
 
 
-def located(run_id: str, store: str | None) -> tuple[Path, Path | None]:
+def trace_file(name: str) -> Path | None:
+    """The trace file that a person named by its path; None for the name of a run."""
+    path = Path(name)
+    return path if path.suffix == ".jsonl" and path.is_file() else None
+
+
+class Located(NamedTuple):
+    """A trace file, its run's id in a store, that store's name ("" for a file alone), and whether somebody
+    writes it now.
+    """
+
+    trace: Path
+    run_id: str
+    store: str
+    running: bool
+
+
+def located(run_id: str, store: str | None) -> Located:
     """The trace file of a run named by a path, an id, its start, or `last`, and the store it lies in."""
-    path = Path(run_id)
-    if path.suffix == ".jsonl" and path.is_file():
-        return path, None
+    path = trace_file(run_id)
+    if path is not None:
+        return Located(path, "", "", is_locked(path))
     with existing_store(store) as opened:
-        return opened.path_of(opened.find(run_id)), opened.folder
+        found = opened.find(run_id)
+        return Located(opened.path_of(found), found, opened.name, opened.is_being_written(found))
 
 
 def read_noting(trace: Path) -> Iterator[Recorded]:

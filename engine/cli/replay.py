@@ -4,36 +4,45 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from stepfold.engine.cli.output import note, say, store_folder
+from stepfold.engine.cli.output import note, say
+from stepfold.engine.cli.reading import chosen_store, is_there
 from stepfold.engine.runtime.replay import Replay
 from stepfold.engine.runtime.replay import replay as replay_trace
-from stepfold.events.store import Store
+from stepfold.engine.studies.spread import ALONE_AT_MOST, PLACES, Place, over_traces
 
 EXIT_CODES = {"identical": 0, "unreadable": 2, "diverged": 3}
 Verdict = TypeVar("Verdict")
 LONGEST_SHOWN = 200
-ALONE_AT_MOST = 8
-"""So many traces are replayed in this process: starting others would take longer than they do."""
+
+ON = click.option(
+    "--on",
+    "place",
+    type=click.Choice(PLACES),
+    default="cores",
+    help="Where the work is done: this machine's cores, or a Ray cluster [cores].",
+)
+"""Of every command that works on many things."""
 
 
 @click.command(epilog="Example: stepfold replay replay_fixtures/*/log.jsonl")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE…")
 @click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
+@ON
 @click.option("--json", "for_machines", is_flag=True, help="One JSON object a trace.")
-def replay(traces: tuple[str, ...], store: str | None, for_machines: bool) -> int:
+def replay(traces: tuple[str, ...], store: str | None, place: Place, for_machines: bool) -> int:
     """Regenerate each TRACE (a file, a folder of them, or a run's id) and compare it byte for byte.
 
     Exit codes: 0 all identical, 3 one diverged, 2 one is unreadable and none diverged.
     """
     files = trace_files(traces, store)
     counts: Counter[str] = Counter()
-    for verdict in with_progress(over_cores(replay_trace, files), len(files)):
+    for verdict in with_progress(over_traces(place, replay_trace, files), len(files)):
         counts[verdict.verdict] += 1
         if for_machines:
             click.echo(json.dumps(verdict.as_json()))
@@ -42,18 +51,6 @@ def replay(traces: tuple[str, ...], store: str | None, for_machines: bool) -> in
     if len(files) > 1 and not for_machines:
         say(f"{len(files)} traces: {', '.join(f'{counts[verdict]} {verdict}' for verdict in EXIT_CODES)}")
     return max(EXIT_CODES[verdict] for verdict in counts)
-
-
-def over_cores(work: Callable[[Path], Verdict], files: Sequence[Path]) -> Iterator[Verdict]:
-    """What the work says of each file, in order: here for a few, over the cores for many."""
-    workers = min(os.cpu_count() or 1, len(files))
-    if len(files) <= ALONE_AT_MOST or workers < 2:
-        yield from map(work, files)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(work, files, chunksize=max(1, len(files) // (workers * 16)))
 
 
 def with_progress(verdicts: Iterable[Verdict], count: int) -> Iterator[Verdict]:
@@ -75,10 +72,10 @@ def trace_files(traces: Sequence[str], store: str | None) -> list[Path]:
         path = Path(trace)
         if path.is_dir():
             found.extend(_below(path))
-        elif path.exists() or path.suffix == ".jsonl" or not store_folder(store).is_dir():
+        elif path.exists() or path.suffix == ".jsonl" or not is_there(store):
             found.append(path)
         else:
-            with Store(store_folder(store)) as opened:
+            with chosen_store(store) as opened:
                 found.append(opened.path_of(opened.find(trace)))
     if not found:
         raise click.UsageError(f"no *.jsonl below {', '.join(traces)}")

@@ -8,16 +8,16 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from stepfold.engine.cli.liveness import is_being_written
 from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrator
-from stepfold.engine.cli.output import counted, note, say, store_folder
+from stepfold.engine.cli.output import counted, note, say
+from stepfold.engine.cli.reading import chosen_store
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.reopen import refuse_ended
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.events.journal import records_of
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 from stepfold.projections.ending import why
 from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
@@ -57,7 +57,7 @@ def run(
         raise click.UsageError("the goal is empty: say what is to be done")
     folder = project_folder(project)
     settings = read_settings(folder)
-    with Store(store_folder(store, folder)) as opened:
+    with chosen_store(store, folder) as opened:
         loop = loop_of(
             settings,
             folder,
@@ -86,7 +86,7 @@ def resume(
     """
     folder = project_folder(project)
     settings = read_settings(folder)
-    with Store(store_folder(store, folder)) as opened:
+    with chosen_store(store, folder) as opened:
         found = opened.find(run_id)
         # First what the log says: who asks for an ended run needs no model to be told so.
         recorded = fold(record.event for record in records_of(opened.path_of(found), []))
@@ -116,10 +116,10 @@ def project_folder(project: str) -> Path:
     return folder.resolve()
 
 
-def report(outcome: LoopOutcome, store: Store, for_machines: bool) -> int:
+def report(outcome: LoopOutcome, store: RunStore, for_machines: bool) -> int:
     """Print an outcome, cache its summary, and give its exit code."""
     trace = store.path_of(outcome.run_id)
-    tree = outcome_json(outcome, trace, store)
+    tree = outcome_json(outcome, trace, store.name)
     if for_machines:
         click.echo(json.dumps(tree))
         if outcome.finish == "failed" and outcome.error:
@@ -134,19 +134,19 @@ OPEN = ("running", "interrupted")
 """What the status of an unfinished run is to somebody who looks at it."""
 
 
-def open_status(trace: Path) -> str:
+def open_status(running: bool) -> str:
     """Whether the process of an unfinished run is still at work on it."""
-    return OPEN[0] if is_being_written(trace) else OPEN[1]
+    return OPEN[0] if running else OPEN[1]
 
 
-def as_it_stands(result: LoopOutcome, trace: Path) -> LoopOutcome:
+def as_it_stands(result: LoopOutcome, running: bool) -> LoopOutcome:
     """The outcome of a recorded run as of now: a log that simply stops is running, or interrupted."""
-    return replace(result, status=open_status(trace)) if result.status == "unfinished" else result
+    return replace(result, status=open_status(running)) if result.status == "unfinished" else result
 
 
-def outcome_json(outcome: LoopOutcome, trace: Path, store: Store | None) -> dict[str, Any]:
-    """The object that `run`, `resume`, `demo` and `show` print with `--json`."""
-    return {**outcome.as_json(), "trace": str(trace), "store": str(store.folder) if store else ""}
+def outcome_json(outcome: LoopOutcome, trace: Path, store: str) -> dict[str, Any]:
+    """The object that `run`, `resume`, `demo` and `show` print with `--json`; `store` is the name of one."""
+    return {**outcome.as_json(), "trace": str(trace), "store": store}
 
 
 _COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow"}

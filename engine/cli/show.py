@@ -11,7 +11,7 @@ from stepfold.engine.cli.run import OPEN, as_it_stands, open_status, outcome_jso
 from stepfold.engine.models.protocol import body
 from stepfold.engine.runtime.requests import recorded_request
 from stepfold.events.journal import LogError
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 from stepfold.projections.outcome import LoopOutcome, goal_of, outcome
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
@@ -47,10 +47,10 @@ def _origin(row: dict[str, Any]) -> str:
     return f"[fork of {row['source']} at {row['source_seq']}] " if row.get("source") else ""
 
 
-def _as_it_stands(store: Store, row: dict[str, Any]) -> dict[str, Any]:
+def _as_it_stands(store: RunStore, row: dict[str, Any]) -> dict[str, Any]:
     if row["status"] != "unfinished":
         return row
-    return {**row, "status": open_status(store.path_of(row["run_id"]))}
+    return {**row, "status": open_status(store.is_being_written(row["run_id"]))}
 
 
 @click.command(epilog="Example: stepfold show last")
@@ -59,14 +59,13 @@ def _as_it_stands(store: Store, row: dict[str, Any]) -> dict[str, Any]:
 @_JSON
 def show(run_id: str, store: str | None, for_machines: bool) -> None:
     """Why did RUN end? Its outcome and its transcript. RUN is an id, its start, `last`, or a trace file."""
-    trace, folder = located(run_id, store)
-    result = as_it_stands(outcome(fold_noting(trace)), trace)
+    found = located(run_id, store)
+    result = as_it_stands(outcome(fold_noting(found.trace)), found.running)
     if for_machines:
-        tree = outcome_json(result, trace, None)
-        click.echo(json.dumps({**tree, "store": str(folder) if folder else ""}))
+        click.echo(json.dumps(outcome_json(result, found.trace, found.store)))
         return
     show_outcome(result)
-    say(f"log       {trace}")
+    say(f"log       {found.trace}")
     say()
     say(result.transcript)
 
@@ -81,7 +80,7 @@ def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> Non
 
     The digest of what is rebuilt is compared with the one recorded. Exit code 3 when they differ.
     """
-    trace, _ = located(run_id, store)
+    trace = located(run_id, store).trace
     rebuilt = recorded_request((record.event for record in read_noting(trace)), step)
     if rebuilt is None:
         raise click.UsageError(f"{trace}: the model was asked nothing at step {step}")
@@ -98,7 +97,7 @@ def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> Non
         raise SystemExit(3)
 
 
-def summary_of(store: Store, run_id: str) -> dict[str, Any]:
+def summary_of(store: RunStore, run_id: str) -> dict[str, Any]:
     """One row of `stepfold runs`: cached, or folded and cached if the log has grown since."""
     cached = store.summary(run_id)
     if cached is not None:

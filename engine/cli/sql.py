@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from stepfold.engine.cli.output import visible_line
+from stepfold.engine.cli.output import store_address, visible_line
+from stepfold.engine.cli.reading import is_there
+from stepfold.events.store import open_store
 
 if TYPE_CHECKING:
     from stepfold.projections.sql.relations import Relations, Table
@@ -32,9 +33,7 @@ PROMPT_HELP = "a query ends with ; or a blank line · @RECIPE · .recipes · .sc
     "sql", epilog='Example: stepfold sql "SELECT run_id, status, steps FROM runs ORDER BY started"'
 )
 @click.argument("query", required=False)
-@click.option(
-    "--store", type=click.Path(path_type=Path), help="The store; else STEPFOLD_STORE, else .stepfold."
-)
+@click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 @click.option(
     "--format",
     "form",
@@ -48,7 +47,7 @@ PROMPT_HELP = "a query ends with ; or a blank line · @RECIPE · .recipes · .sc
 @click.option("--open-files", is_flag=True, help="Let queries read and write other files.")
 def sql(
     query: str | None,
-    store: Path | None,
+    store: str | None,
     form: str,
     output: Path | None,
     recipes: bool,
@@ -68,24 +67,31 @@ def sql(
         raise _usage("--format parquet needs --output FILE")
     prompting = query is None and sys.stdin.isatty()
     asked = None if prompting else _meant(sys.stdin.read() if query is None else query)
-    relations = _opened(store or Path(os.environ.get("STEPFOLD_STORE") or ".stepfold"), output, open_files)
+    relations = _opened(store, output, open_files)
     if asked is None:
         return _prompt(relations)
     return _answer(relations, asked, form, output)
 
 
-def _opened(store: Path, output: Path | None, open_files: bool) -> "Relations":
-    if not store.is_dir():
-        raise _usage(f"{store}: no store here; name one with --store, or start a run first")
+def _opened(store: str | None, output: Path | None, open_files: bool) -> "Relations":
+    if not is_there(store):
+        raise _usage(f"{store_address(store)}: no store here; name one with --store, or start a run first")
     from stepfold.projections.sql.relations import open_relations, open_unguarded
 
-    relations = open_unguarded(store) if open_files else open_relations(store, output=output)
+    address = store_address(store)
+    logs = address if isinstance(address, Path) else _copied(address)
+    relations = open_unguarded(logs) if open_files else open_relations(logs, output=output)
     for file in relations.unreadable:
         click.echo(f"left out: {visible_line(file)}", err=True)
     if relations.torn:
         note = "left out; see them with: SELECT * FROM torn_lines"
         click.echo(f"{relations.torn} broken line(s) {note}", err=True)
     return relations
+
+
+def _copied(address: str) -> Path:
+    with open_store(address) as opened:
+        return opened.logs()
 
 
 def _meant(query: str) -> str:

@@ -10,10 +10,11 @@ import click
 
 from stepfold.engine.cli.output import note, say
 from stepfold.engine.cli.reading import located, read_noting
-from stepfold.engine.cli.replay import over_cores, trace_files, with_progress
+from stepfold.engine.cli.replay import ON, trace_files, with_progress
 from stepfold.engine.studies.difference import Difference, difference
 from stepfold.engine.studies.judge import Ending, Judgement
 from stepfold.engine.studies.judge import judge as judge_run
+from stepfold.engine.studies.spread import Place, over_traces
 from stepfold.events.journal import LogError
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
@@ -33,7 +34,7 @@ def diff(run_a: str, run_b: str, store: str | None, for_machines: bool) -> int:
     RUN is an id, its start, `last`, or a trace file. Ids, times and durations are not compared.
     Exit codes: 0 equal, 1 different, 2 unreadable.
     """
-    traces = [located(name, store)[0] for name in (run_a, run_b)]
+    traces = [located(name, store).trace for name in (run_a, run_b)]
     a, b = ([record.event for record in read_noting(trace)] for trace in traces)
     found = difference(a, b)
     if for_machines:
@@ -82,8 +83,11 @@ def _shown(value: Any) -> str:
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="As in stepfold.toml; repeatable."
 )
 @_STORE
+@ON
 @_JSON
-def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None, for_machines: bool) -> int:
+def judge(
+    traces: tuple[str, ...], settings: tuple[str, ...], store: str | None, place: Place, for_machines: bool
+) -> int:
     """What if? The recorded replies under other caps, policies or options: which runs would end elsewhere.
 
     TRACE is a file, a folder of them, or a run's id. Where a run would go on with what nobody recorded,
@@ -92,7 +96,7 @@ def judge(traces: tuple[str, ...], settings: tuple[str, ...], store: str | None,
     counts: Counter[str] = Counter()
     code = 0
     files = trace_files(traces, store)
-    judged = over_cores(partial(_judged, settings=settings), files)
+    judged = over_traces(place, partial(_judged, settings=settings), files)
     for judgement in with_progress(judged, len(files)):
         if isinstance(judgement, str):
             note(judgement)

@@ -40,14 +40,15 @@ def view(run_ids: tuple[str, ...], output: Path, store: str | None) -> None:
     RUN is an id, its start, `last`, or a trace file; two of them are shown side by side. The page
     needs no network and loads nothing.
     """
-    traces = [located(name, store)[0] for name in run_ids]
+    found = [located(name, store) for name in run_ids]
+    traces = [one.trace for one in found]
     runs, auditor = [], Auditor()
-    for trace in traces:
+    for trace, _, _, running in found:
         reading = RunTold()
         audit = auditor.audit(_read(trace, reading))
         if not reading.run.seq:
             raise LogError(trace, NO_EVENT)
-        result = as_it_stands(outcome(reading.run), trace)
+        result = as_it_stands(outcome(reading.run), running)
         runs.append({**reading.data(result, why(result), trace.name), "audit": by_guard(audit)})
     parts = None
     if len(traces) == 2:

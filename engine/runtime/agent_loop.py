@@ -47,7 +47,8 @@ from stepfold.events.configuration import (
     Rule,
 )
 from stepfold.events.journal import Recorded, read_log, records_of
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
+from stepfold.events.store import open_store
 from stepfold.events.vocabulary import (
     BLANK,
     CancelRequested,
@@ -72,8 +73,8 @@ class AgentLoop:
 
     `model` is a `Model` or what `--model` takes. Timeouts are in seconds, the window in tokens.
     `checks` are the acceptance checks; None takes those of its `stepfold.toml` (the only thing read
-    there), else those that the project shows. `store` is a folder or an open `Store`; None means
-    `.stepfold` in the project. `watch` is told of every event.
+    there), else those that the project shows. `store` is a folder, a `postgresql://` URL or an open
+    store; None means `.stepfold` in the project. `watch` is told of every event.
     `servers` are MCP servers, `tool_policy` judges capabilities by name, `web` says what `web.fetch`
     may reach once `network` opens it, `readable` are further folders that commands can read.
     `budget` ends a run that has used it up; `prices` say what a model's replies cost, by its name.
@@ -92,7 +93,7 @@ class AgentLoop:
         verification: Literal["commands", "manual"] = "commands",
         checks: Sequence[CheckSpec] | None = None,
         profile: str = "",
-        store: Store | str | Path | None = None,
+        store: RunStore | str | Path | None = None,
         generation: Generation | None = None,
         policy: Sequence[Rule] = (),
         sandbox: str = "auto",
@@ -114,7 +115,8 @@ class AgentLoop:
         self.project = Path(project).resolve()
         if not self.project.is_dir():
             raise NotADirectoryError(f"the project {str(project)!r} is no folder: name one that is there")
-        self.store = store if isinstance(store, Store) else Store(Path(store or self.project / ".stepfold"))
+        named = self.project / ".stepfold" if store is None else store
+        self.store = open_store(named) if isinstance(named, str | Path) else named
         self._config = GoalConfig(
             goal="",
             model=self.model.name,
@@ -346,7 +348,7 @@ class AgentLoop:
 
     def _log(self, effects: LiveEffects) -> RunLog:
         log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
-        effects.before_once = log.sync
+        effects.log = log
         return log
 
     async def _drive(

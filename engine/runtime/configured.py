@@ -7,7 +7,7 @@ from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.run_log import Watch
 from stepfold.engine.runtime.settings import Settings, SettingsError
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 
 
 def chosen_model(spec: str | None, settings: Settings) -> Model:
@@ -37,7 +37,7 @@ def loop_of(
     settings: Settings,
     folder: Path,
     model: Model,
-    store: Store,
+    store: RunStore,
     *,
     watch: Watch | None,
     max_steps: int | None = None,

@@ -29,7 +29,8 @@ from stepfold.engine.runtime.run_policy import RunConfig, RunPolicy, resolved, t
 from stepfold.engine.runtime.tools import Tool, ToolDeclarationError, tool
 from stepfold.events.configuration import Config, HarnessConfig, MiddlewareSpec, ModelSpec
 from stepfold.events.journal import read_log
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
+from stepfold.events.store import open_store
 from stepfold.events.vocabulary import (
     AnyEvent,
     Command,
@@ -48,8 +49,9 @@ class AgentHarness:
     """Runs one conversation to its end: model, tools, model, … until the model answers.
 
     `models` is a `Model`, what `--model` takes, or several of either in fallback order. `tools` are
-    `Tool`s or plain typed functions. With a `store` (a folder or an open `Store`) every run is
-    recorded on disk; without one its events are on the result alone.
+    `Tool`s or plain typed functions. With a `store` (a folder, a `postgresql://` URL or an open store)
+    every run is recorded, as safely as `durability` says (`normal`, `step`, `full`); without one its
+    events are on the result alone.
     """
 
     def __init__(
@@ -59,20 +61,22 @@ class AgentHarness:
         middleware: Iterable[Middleware] = (),
         policy: RunPolicy | None = None,
         *,
-        store: Store | str | Path | None = None,
+        store: RunStore | str | Path | None = None,
         cache: ResponseCache | None = None,
         clock: Clock | None = None,
+        durability: str = "normal",
     ) -> None:
         self.policy = policy or RunPolicy()
         self.models = _models(models)
         self.tools = _tools(tools)
         self.middleware = named(tuple(middleware))
-        self._store = Store(Path(store)) if isinstance(store, str | Path) else store
+        self._store = open_store(store) if isinstance(store, str | Path) else store
         for item in self.tools.values():
             if item.child is not None:
                 item.child.adopt(self._store)
         self._cache = cache
         self._clock = clock
+        self._durability = durability
         wanted = self.policy.response_format
         if wanted is not None and wanted.name in self.tools:
             raise ToolDeclarationError(
@@ -243,12 +247,12 @@ class AgentHarness:
         """`resume` for programs without an event loop."""
         return asyncio.run(self.resume(run_id, **named))
 
-    def adopt(self, store: Store | None) -> None:
+    def adopt(self, store: RunStore | None) -> None:
         """Record into this store from now on, unless the harness has one of its own."""
         self._store = self._store or store
 
     @property
-    def store(self) -> Store | None:
+    def store(self) -> RunStore | None:
         """Where its runs are recorded."""
         return self._store
 
@@ -274,7 +278,9 @@ class AgentHarness:
 
     def log(self, run_id: str) -> RunLog | MemoryLog:
         """Where a run is recorded."""
-        return MemoryLog() if self._store is None else RunLog(self._store, run_id)
+        return (
+            MemoryLog() if self._store is None else RunLog(self._store, run_id, durability=self._durability)
+        )
 
     def effects(self, life: Life) -> LiveEffects:
         """The hands of a run."""

@@ -133,7 +133,7 @@ class Life:
             stops.append(self.config.steering.listen(self._hear))
         told = _Told(log, self._told)
         if isinstance(log, RunLog):
-            self._effects.before_once = log.sync
+            self._effects.log = log
         try:
             if shared:
                 branch = Branch(shared, live=self._effects, log=told, news=_reopened)

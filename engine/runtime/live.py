@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -51,12 +51,27 @@ BATCHES_WITHOUT_A_BREATH = 50
 """After so many batches that never waited, the event loop gets a turn: Ctrl-C must be heard."""
 
 
+class Durable(Protocol):
+    """What effects need of the log of their run."""
+
+    sync_due: bool
+
+    def require_sync(self) -> None:
+        """What is written must be safe from a lost machine before the next effect starts."""
+        ...
+
+    async def synced(self) -> None:
+        """Return when it is."""
+        ...
+
+
 class LiveEffects:
     """The hands of a live run.
 
-    `perform` carries out effects; `before_once` is called before an effect that may not run twice,
-    and makes the log durable first. `servers` live as long as these effects do. What lands is recorded
-    without the `secrets`, wherever it comes from: a tool may find the key of the model in a file.
+    `perform` carries out effects; `log` is made safe from a lost machine before an effect that may not
+    run twice, and whenever its durability asks for it. `servers` live as long as these effects do. What
+    lands is recorded without the `secrets`, wherever it comes from: a tool may find the key of the model
+    in a file.
     """
 
     def __init__(
@@ -65,7 +80,7 @@ class LiveEffects:
         *,
         run_id: str,
         clock: Clock | None = None,
-        before_once: Callable[[], None] = lambda: None,
+        log: Durable | None = None,
         listening: bool = False,
         servers: Servers | None = None,
         secrets: Iterable[str] = (),
@@ -74,7 +89,7 @@ class LiveEffects:
         self._perform = perform
         self._clock = clock or SystemClock()
         self._timestamps = Timestamps()
-        self.before_once = before_once
+        self.log = log
         self._listening = listening
         self.servers = servers
         if servers is not None:
@@ -108,6 +123,7 @@ class LiveEffects:
             # Nothing follows the end of a run: a cancel that comes too late is no part of it.
             return ()
         self._cancel_what_is_gone(run)
+        await self._be_safe(run)
         self._start_what_is_new(run)
         await self._breathe()
         while True:
@@ -134,6 +150,15 @@ class LiveEffects:
         floor = self._timestamps.stamp(moment)
         self._mailbox = deque((key, max(ts, floor), event) for key, ts, event in self._mailbox)
 
+    async def _be_safe(self, run: Run) -> None:
+        if self.log is None:
+            return
+        new = (effect for key, effect in run.due.items() if key not in self._started)
+        if any(isinstance(effect, CallTool) and runs_once(effect, run) for effect in new):
+            self.log.require_sync()
+        if self.log.sync_due:
+            await self.log.synced()
+
     def _start_what_is_new(self, run: Run) -> None:
         for key, effect in run.due.items():
             if key not in self._started and not isinstance(effect, Listen):
@@ -144,8 +169,6 @@ class LiveEffects:
         if isinstance(effect, Wait):
             self._tasks[key] = asyncio.create_task(self._wait(key, effect.until))
             return
-        if isinstance(effect, CallTool) and runs_once(effect, run):
-            self.before_once()
         try:
             landing = self._perform(effect, run)
         except Exception as error:

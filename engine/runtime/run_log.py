@@ -1,16 +1,13 @@
-"""The log of a live run: the journal a batch at a time, SQLite a step at a time, and whoever watches."""
+"""The log of a live run: sealed lines, a batch at a time into a store, and whoever watches."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
-from warnings import warn
 
+from stepfold.engine.runtime.group_commit import group_commit
 from stepfold.events.chain import BEGINNING, chained, sealed
 from stepfold.events.codec import encode
-from stepfold.events.index import IndexBehind
-from stepfold.events.journal import Log, LogError
-from stepfold.events.reconcile import NOTHING, Repair, catch_up, reconcile
-from stepfold.events.store import Store
+from stepfold.events.journal import Log
+from stepfold.events.reconcile import NOTHING, Repair
+from stepfold.events.run_store import RunStore
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
 Watch = Callable[[AnyEvent], None]
@@ -20,28 +17,24 @@ Watch = Callable[[AnyEvent], None]
 class RunLog:
     """Writes one run into a store. Use as a context manager: leaving it makes the log whole.
 
-    `durability` says when the journal is forced onto the disk: `normal` at the end of the run and
-    before a call that may not run twice, `step` also after every step, `full` after every batch.
+    `durability` says when the store is asked to be safe from a lost machine: `normal` at the end of the
+    run and before a call that may not run twice, `step` also after every step, `full` after every batch.
     """
 
     def __init__(
-        self, store: Store, run_id: str, *, watch: Watch | None = None, durability: str = "normal"
+        self, store: RunStore, run_id: str, *, watch: Watch | None = None, durability: str = "normal"
     ) -> None:
-        self._store = store
-        self._journal = store.open_journal(run_id)
-        self._index = store.index(run_id)
-        self._behind = ""
+        self._writer = store.writer(run_id)
         self._watch = watch
         self._durability = durability
         self._batch: list[bytes] = []
-        self._step_lines: list[bytes] = []
-        self._ended: list[bytes] = []
-        self._seq = 0
         self._step = -1
+        self._step_ended = False
         self._chain = BEGINNING
         self._seals = True
+        self.sync_due = False
         self.repair: Repair = NOTHING
-        self.path = self._journal.path
+        self.path = self._writer.path
 
     def __enter__(self) -> "RunLog":
         return self
@@ -51,16 +44,11 @@ class RunLog:
 
     def begin(self) -> None:
         """For a run that is new: raises LogError when its id is recorded already."""
-        self._journal.begin()
-        try:
-            self._index.drop_from(0)
-        except sqlite3.Error as error:
-            self._behind = str(error)
+        self._writer.begin()
 
     def recorded(self) -> Log:
-        """What is recorded of a run that is taken up again. Its two sides are made equal; see `repair`."""
-        log, self.repair, self._behind = reconcile(self._journal, self._index)
-        self._seq = len(log.records)
+        """What is recorded of a run that is taken up again. What had to be mended for that is in `repair`."""
+        log, self.repair = self._writer.recorded()
         self._chain = log.chain
         self._seals = log.is_sealed
         return log
@@ -69,12 +57,10 @@ class RunLog:
         """Take one event, in order."""
         if isinstance(event, Unknown):
             return
-        line = self._sealed(encode(event))
         if event.step != self._step:
-            self._end_step()
+            self._step_ended = True
             self._step = event.step
-        self._batch.append(line)
-        self._step_lines.append(line)
+        self._batch.append(self._sealed(encode(event)))
         if self._watch is not None:
             self._watch(event)
 
@@ -82,84 +68,41 @@ class RunLog:
         """Write the batch: its intents are durable before their effects start."""
         if not self._batch:
             return
-        self._journal.append(b"\n".join(self._batch) + b"\n")
+        self._writer.append(self._batch)
         self._batch.clear()
-        if self._durability == "full" or (self._durability == "step" and self._ended):
-            self._journal.sync()
-        self._index_what_ended()
+        if self._durability == "full" or (self._durability == "step" and self._step_ended):
+            self.require_sync()
+        if self._step_ended:
+            self._writer.step_ended()
+            self._step_ended = False
 
-    def sync(self) -> None:
-        """Force what is written onto the disk."""
-        self._journal.sync()
+    def require_sync(self) -> None:
+        """The next effect may not start before what is written is safe from a lost machine."""
+        self.sync_due = True
+
+    async def synced(self) -> None:
+        """Do what was required, together with the other runs of this event loop."""
+        self.sync_due = False
+        await group_commit().synced(self._writer)
 
     def settle(self) -> None:
-        """Complete both sides: the run rests."""
-        self._end_step()
+        """Write all that was recorded, safe from a lost machine: the run rests."""
         self.flush()
-        self._index_what_ended()
-        self._journal.sync()
-        if self._behind:
-            self._catch_up()
+        self.sync_due = False
+        self._writer.rest()
 
     def close(self) -> None:
-        """Complete both sides and release the run. Warns IndexBehind when SQLite could not follow."""
+        """Settle, and release the run."""
         try:
             self.settle()
         finally:
-            self._journal.close()
-        if self._behind:
-            self._store.note_behind(self.path.stem)
-            warn(
-                f"{self._store.database} could not follow run {self.path.stem}: {self._behind}; its log is "
-                "whole, and SQLite catches up with the next run that is recorded here",
-                IndexBehind,
-                stacklevel=3,
-            )
-        else:
-            catch_up_all(self._store)
-
-    def _catch_up(self) -> None:
-        try:
-            catch_up(self.path, self._index)
-            self._behind = ""
-        except sqlite3.Error as error:
-            self._behind = str(error)
+            self._writer.close()
 
     def _sealed(self, line: bytes) -> bytes:
         if not self._seals:
             return line
         self._chain = chained(self._chain, line)
         return sealed(line, self._chain)
-
-    def _end_step(self) -> None:
-        self._ended += self._step_lines
-        self._step_lines.clear()
-
-    def _index_what_ended(self) -> None:
-        """SQLite may never be ahead of the journal, so a step is indexed once its last batch is written."""
-        if not self._ended:
-            return
-        # A run may not wait for a locked or full SQLite at each of its steps: what could not follow once
-        # is caught up when the run rests.
-        if not self._behind:
-            try:
-                self._index.add(self._seq, self._ended)
-            except sqlite3.Error as error:
-                self._behind = str(error)
-        self._seq += len(self._ended)
-        self._ended.clear()
-
-
-def catch_up_all(store: Store) -> None:
-    """Let SQLite catch up with the runs that it could not follow, now that it can be written again."""
-    for run_id in store.behind():
-        try:
-            # Of a run that is gone or damaged nothing more can be caught up.
-            with suppress(LogError):
-                catch_up(store.path_of(run_id), store.index(run_id))
-        except sqlite3.Error:
-            return
-        store.caught_up(run_id)
 
 
 class MemoryLog:

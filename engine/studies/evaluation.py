@@ -8,7 +8,7 @@ of it, and would not be one like the others.
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from stepfold.engine.studies.final_state import judged, lay_out
 from stepfold.engine.studies.scores import HiddenResult, Score, got_no_reply
 from stepfold.engine.studies.suite import Suite, Trial
 from stepfold.events.journal import Journal, LogError, read_log
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.run import fold
 
@@ -44,7 +44,7 @@ class Evaluation:
     `model_of` gives a trial its model, `jobs` are run at a time, `told` hears of each trial as it ends.
     """
 
-    def __init__(self, suite: Suite, store: Store) -> None:
+    def __init__(self, suite: Suite, store: RunStore) -> None:
         """Open the suite's folder in the store. Raises LogError when another process evaluates it."""
         self._suite = suite
         self._store = store
@@ -54,6 +54,11 @@ class Evaluation:
         self._journal.end_last_line()
         self._judged = recorded_judgements(self.folder)
         self._backends: dict[str, str] = {}
+
+    @property
+    def suite(self) -> Suite:
+        """What is evaluated."""
+        return self._suite
 
     def __enter__(self) -> "Evaluation":
         return self
@@ -84,12 +89,17 @@ class Evaluation:
         await _side_by_side(run_one, trials, jobs)
         return tuple(scores[trial.run_id] for trial in trials)
 
+    def known(self, trial: Trial) -> Score | None:
+        """The score of a trial that need not be run again."""
+        score = score_of(trial, ended_run(trial, self._store), self._judged)
+        return None if score is None or score.outcome is None or got_no_reply(score.outcome) else score
+
     async def _score(self, trial: Trial, model_of: Callable[[str | None, Settings], Model]) -> Score:
-        ended = ended_run(trial, self._store)
-        known = score_of(trial, ended, self._judged)
-        if known is not None and ended is not None and not got_no_reply(ended[0]):
+        known = self.known(trial)
+        if known is not None:
             return known
-        project = self.folder / "projects" / trial.run_id / trial.task.id
+        ended = ended_run(trial, self._store)
+        project = self.project_of(trial)
         if ended is None or got_no_reply(ended[0]) or not project.is_dir():
             self._clear_away(trial, project)
             await asyncio.to_thread(lay_out, self._suite, trial.task, project)
@@ -108,25 +118,50 @@ class Evaluation:
     async def _judge(self, trial: Trial, ended: LoopOutcome, chain: str, project: Path) -> Score:
         backend = self._backends[trial.settings.sandbox.backend]
         hidden = await judged(trial.task, project, ended.summary, backend, trial.settings)
-        line = Judged(trial.run_id, chain, hidden)
-        self._journal.append(msgspec.json.encode(line) + b"\n")
-        self._judged[trial.run_id] = line
+        self._note(Judged(trial.run_id, chain, hidden))
         score = Score(trial, ended, hidden)
         if score.verdict == "passed":
             shutil.rmtree(project.parent, ignore_errors=True)
         return score
 
+    def _note(self, line: Judged) -> None:
+        self._journal.append(msgspec.json.encode(line) + b"\n")
+        self._judged[line.run_id] = line
+
+    def judgement(self, trial: Trial) -> Judged:
+        """What was judged of a trial that was run."""
+        return self._judged[trial.run_id]
+
+    def take_in(self, trial: Trial, logs: Mapping[str, Sequence[bytes]], judgement: Judged) -> Score:
+        """Record a trial that was run elsewhere: the lines of its run and its workers', and the verdict."""
+        self._clear_away(trial, self.project_of(trial))
+        for run_id, lines in logs.items():
+            writer = self._store.writer(run_id)
+            try:
+                writer.begin()
+                writer.append(lines)
+                writer.rest()
+            finally:
+                writer.close()
+        self._note(judgement)
+        score = self.known(trial) or score_of(trial, ended_run(trial, self._store), self._judged)
+        assert score is not None, "what was just recorded and judged has a score"
+        return score
+
+    def project_of(self, trial: Trial) -> Path:
+        """Where a trial's project lies while it is run, and stays if it did not pass."""
+        return self.folder / "projects" / trial.run_id / trial.task.id
+
     def _clear_away(self, trial: Trial, project: Path) -> None:
         """Put aside what an earlier attempt has left: its log, those of its workers, its project."""
         shutil.rmtree(project.parent, ignore_errors=True)
         aside = self.folder / "cut"
-        for log in (
-            self._store.path_of(trial.run_id),
-            *self._store.runs_folder.glob(f"{trial.run_id}.*.jsonl"),
-        ):
-            if log.exists():
+        workers = (run_id for run_id in self._store.run_ids() if run_id.startswith(f"{trial.run_id}."))
+        for run_id in (trial.run_id, *workers):
+            if (log := self._store.path_of(run_id)).exists():
                 aside.mkdir(exist_ok=True)
-                log.replace(aside / f"{log.stem}.{len(list(aside.iterdir())) + 1}.jsonl")
+                shutil.copyfile(log, aside / f"{run_id}.{len(list(aside.iterdir())) + 1}.jsonl")
+                self._store.remove(run_id)
 
     def _refuse_without_sandbox(self, trials: Sequence[Trial]) -> None:
         for wanted in {trial.settings.sandbox.backend for trial in trials}:
@@ -136,7 +171,7 @@ class Evaluation:
             self._backends[wanted] = found.backend
 
 
-def folder_of(suite: Suite, store: Store) -> Path:
+def folder_of(suite: Suite, store: RunStore) -> Path:
     """Where what belongs to a suite lies in a store."""
     return store.folder / "evals" / suite.name
 
@@ -154,7 +189,7 @@ def recorded_judgements(folder: Path) -> dict[str, Judged]:
     return found
 
 
-def ended_run(trial: Trial, store: Store) -> tuple[LoopOutcome, str] | None:
+def ended_run(trial: Trial, store: RunStore) -> tuple[LoopOutcome, str] | None:
     """The outcome of a trial's log and its last seal; None when it isn't there, or stops before an end."""
     path = store.path_of(trial.run_id)
     if not path.exists():

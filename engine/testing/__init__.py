@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stepfold.engine.testing.script_strategies import configs as configs
     from stepfold.engine.testing.script_strategies import event_logs as event_logs
     from stepfold.engine.testing.script_strategies import scripts as scripts
+    from stepfold.engine.testing.store_laws import STORE_LAWS as STORE_LAWS
     from stepfold.engine.testing.stories import given as given
     from stepfold.engine.testing.tool_player import ToolPlayer as ToolPlayer
     from stepfold.engine.testing.values import NoValue as NoValue
@@ -41,6 +42,7 @@ _HOMES = {
     "Malformed": "said",
     "Move": "moves",
     "NoValue": "values",
+    "STORE_LAWS": "store_laws",
     "Script": "moves",
     "Spoken": "said",
     "ToolPlayer": "tool_player",

@@ -48,7 +48,7 @@ def config(steps: int) -> GoalConfig:
 
 
 class Timed:
-    """Hands that answer at once, and note when each model call came."""
+    """Hands that answer at once, and note the processor time at which each model call came."""
 
     def __init__(self) -> None:
         self.moments: list[float] = []
@@ -59,7 +59,7 @@ class Timed:
             return ToolReturned(
                 *BLANK, content="the quick brown fox jumps over the lazy dog, a line of a file"
             )
-        self.moments.append(time.perf_counter())
+        self.moments.append(time.process_time())
         if effect.call == 1:
             return ModelReplied(*BLANK, text=LOAD, input_tokens=10, output_tokens=2)
         arguments = {
@@ -70,12 +70,12 @@ class Timed:
         return ModelReplied(*BLANK, text=text, input_tokens=10 * effect.call, output_tokens=20)
 
 
-def persisted(folder: Path, steps: int) -> Timed:
+def persisted(folder: Path, steps: int, durability: str = "normal") -> Timed:
     """A whole run, on disk."""
     hands = Timed()
     effects = LiveEffects(hands.perform, run_id="bench")
     effects.push(RunStarted(*BLANK, config=config(steps), engine="bench"))
-    with Store(folder) as store, RunLog(store, "bench") as log:
+    with Store(folder) as store, RunLog(store, "bench", durability=durability) as log:
         asyncio.run(drive(Run(), effects, log))
     return hands
 
@@ -111,8 +111,8 @@ def steps_of(path: Path) -> list[Step]:
     return steps
 
 
-def bare(folder: Path, steps: list[Step]) -> None:
-    """The floor of a persisted run: the same writes and inserts, and nothing else."""
+def bare(folder: Path, steps: list[Step], *, synced: str = "normal") -> None:
+    """The floor of a persisted run: the same writes, inserts and syncs, and nothing else."""
     file = os.open(folder / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     database = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
     database.execute("PRAGMA journal_mode=WAL")
@@ -122,6 +122,10 @@ def bare(folder: Path, steps: list[Step]) -> None:
     for step in steps:
         for batch in step.batches:
             os.write(file, batch)
+            if synced == "full":
+                os.fdatasync(file)
+        if synced == "step":
+            os.fdatasync(file)
         database.execute("BEGIN IMMEDIATE")
         database.executemany(
             "INSERT OR REPLACE INTO lines(id, line) VALUES (?, ?)", enumerate(step.lines, number)

@@ -1,6 +1,7 @@
 """Every event's bytes are canonical and come back as the same event; nothing else comes back as one."""
 
 import json
+import pickle
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from stepfold.engine.testing.event_strategies import TEXTS, structs_of
 from stepfold.events import vocabulary as v
 from stepfold.events.codec import LineError, NewerVersion, decode, encode
-from stepfold.events.configuration import GoalConfig, HarnessConfig, Manifest
+from stepfold.events.configuration import Generation, GoalConfig, HarnessConfig, Manifest
 
 
 def canonical(value: Any) -> Any:
@@ -175,3 +176,11 @@ def test_a_response_schema_can_be_read_back() -> None:
     event = v.RunStarted(1, "r", 0, 0, "t", config=config, engine="e")
 
     assert decode(encode(event)) == event
+
+
+@pytest.mark.parametrize("made", [Generation(), GoalConfig(goal="g"), HarnessConfig()])
+def test_a_configuration_that_came_through_pickle_is_read_as_it_was_recorded(made: Any) -> None:
+    """A worker of another process once recorded its defaults, and its run diverged when it was replayed."""
+    recorded = msgspec.json.encode(pickle.loads(pickle.dumps(made)))
+
+    assert msgspec.json.encode(msgspec.json.decode(recorded, type=type(made))) == recorded

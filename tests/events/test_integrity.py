@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def looked_at(store: Store) -> Integrity:
-    return check(store.path_of("r"), store.index("r"))
+    return check(store.path_of("r"), store.kept("r"))
 
 
 def edit(store: Store, seq: int, old: bytes, new: bytes) -> None:

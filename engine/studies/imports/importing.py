@@ -16,7 +16,7 @@ from stepfold.engine.studies.imports.recorder import Counts, Recorder
 from stepfold.engine.studies.imports.said import Began, Ended, Said
 from stepfold.events.configuration import ImportedConfig
 from stepfold.events.journal import last_line
-from stepfold.events.store import Store
+from stepfold.events.run_store import RunStore
 from stepfold.events.vocabulary import AnyEvent, TraceEnded
 from stepfold.projections.ending import ends_run
 
@@ -61,7 +61,7 @@ class Imported(Struct, frozen=True):
         }
 
 
-def import_file(store: Store, path: Path, name: str) -> Iterator[Imported]:
+def import_file(store: RunStore, path: Path, name: str) -> Iterator[Imported]:
     """Import every run of a file; `name` is a format, or `auto`. Raises ImportFailed and LogError."""
     try:
         digest = _digest(path)
@@ -105,7 +105,9 @@ def _by_run(said: Iterator[Said]) -> Iterator[tuple[Began, Iterator[Said]]]:
             pass
 
 
-def _import_run(store: Store, recorder: Recorder, config: ImportedConfig, said: Iterator[Said]) -> Imported:
+def _import_run(
+    store: RunStore, recorder: Recorder, config: ImportedConfig, said: Iterator[Said]
+) -> Imported:
     path = store.path_of(recorder.run_id)
     again = _is_whole(path)
     events = _events_of(recorder, said)
@@ -113,7 +115,7 @@ def _import_run(store: Store, recorder: Recorder, config: ImportedConfig, said: 
         for _ in events:
             pass
     else:
-        _write(store, recorder.run_id, events, path)
+        _write(store, recorder.run_id, events)
     assert recorder.ended is not None
     return Imported(
         recorder.run_id,
@@ -134,19 +136,19 @@ def _events_of(recorder: Recorder, said: Iterator[Said]) -> Iterator[AnyEvent]:
         yield from recorder.take(Ended(recorded="none recorded"))
 
 
-def _write(store: Store, run_id: str, events: Iterator[AnyEvent], path: Path) -> None:
+def _write(store: RunStore, run_id: str, events: Iterator[AnyEvent]) -> None:
     # What an import that was cut short has left is no run of anybody's.
-    path.unlink(missing_ok=True)
-    with RunLog(store, run_id) as log:
-        log.begin()
-        try:
+    store.remove(run_id)
+    try:
+        with RunLog(store, run_id) as log:
+            log.begin()
             for batch in iter(lambda: tuple(islice(events, BATCH)), ()):
                 for event in batch:
                     log.record(event)
                 log.flush()
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+    except BaseException:
+        store.remove(run_id)
+        raise
 
 
 def _is_whole(path: Path) -> bool:

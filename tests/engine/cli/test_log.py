@@ -2,9 +2,13 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from stepfold.engine.cli.log import start_of_last
 from stepfold.events.codec import encode
 from stepfold.events.journal import read_log
 from tests.engine.cli.projects import FINISH, LOAD_FILES, REPAIR, VERIFY, Project
@@ -84,3 +88,32 @@ def test_sealing_anew_wants_a_reason_and_one_thing_is_asked_at_a_time(project: P
     project.ask("log", "last", "--reseal", "x", "--verify").is_refused("name one")
 
     assert trace.read_bytes() == before
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_the_last_events_are_those_at_the_end(project: Project, trace: Path, count: int) -> None:
+    lines = trace.read_bytes().splitlines(keepends=True)
+
+    assert project.ask("log", "last", "--last", count).out == b"".join(lines[-count:])
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 7, 100, 65_535, 65_536, 200_000]), max_size=6),
+    st.integers(1, 8),
+    st.booleans(),
+)
+def test_the_last_lines_begin_where_a_whole_reading_says(lengths: list[int], count: int, ends: bool) -> None:
+    whole = b"\n".join(b"x" * length for length in lengths) + (b"\n" if ends and lengths else b"")
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "log"
+        file.write_bytes(whole)
+        start = start_of_last(file, count)
+
+    kept = whole.removesuffix(b"\n").split(b"\n")[-count:]
+    assert whole[start:].removesuffix(b"\n") == b"\n".join(kept)
+
+
+def test_the_last_events_are_followed(project: Project, trace: Path) -> None:
+    lines = trace.read_bytes().splitlines(keepends=True)
+
+    assert project.ask("log", "last", "--last", 3, "--follow").out == b"".join(lines[-3:])

@@ -45,7 +45,7 @@ def locked(store: Path) -> Iterator[None]:
 
 def agreement(store: Path, trace: Path) -> str:
     with Store(store) as opened:
-        return check(trace, opened.index(trace.stem)).store
+        return check(trace, opened.kept(trace.stem)).store
 
 
 def test_a_run_does_not_wait_for_a_locked_index_and_the_next_one_catches_it_up(project: Project) -> None:

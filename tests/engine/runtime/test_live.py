@@ -166,6 +166,21 @@ def test_each_due_effect_is_started_once() -> None:
     assert len(started) == len(set(started)) == 4 + 1 + 2
 
 
+class Noted:
+    """A log that notes when it is synced."""
+
+    def __init__(self, order: list[str]) -> None:
+        self.order = order
+        self.sync_due = False
+
+    def require_sync(self) -> None:
+        self.sync_due = True
+
+    async def synced(self) -> None:
+        self.sync_due = False
+        self.order.append("sync")
+
+
 def test_the_log_is_made_durable_before_a_call_that_may_not_run_twice_and_before_no_other() -> None:
     order: list[str] = []
     hands = Hands([LOAD, call("look", x=1), call("change", x=1), VERIFY, FINISH])
@@ -175,7 +190,7 @@ def test_the_log_is_made_durable_before_a_call_that_may_not_run_twice_and_before
             order.append(effect.name)
         return hands.perform(effect, run)
 
-    effects, log = live(perform, before_once=lambda: order.append("sync"))
+    effects, log = live(perform, log=Noted(order))
     driven(effects, log)
 
     assert order == ["look", "sync", "change"]

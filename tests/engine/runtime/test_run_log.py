@@ -112,7 +112,7 @@ def test_a_step_is_indexed_with_the_batch_that_ends_it(store: Store) -> None:
             log.flush()
 
             (count,) = beside.execute("SELECT count(*) FROM lines").fetchone()
-            assert count == next(number for number, e in enumerate(EVENTS) if e.step == event.step)
+            assert count == next(number for number, e in enumerate(EVENTS, 1) if e.step == event.step)
 
 
 def test_a_second_run_under_a_recorded_id_is_refused(tmp_path):

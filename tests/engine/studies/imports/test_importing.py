@@ -77,7 +77,7 @@ def test_an_import_that_was_cut_short_is_done_anew(store: Store) -> None:
 
     assert not again.again
     assert Path(run.trace).read_bytes() == whole
-    assert check(Path(run.trace), store.index(run.run_id)).verdict == "whole"
+    assert check(Path(run.trace), store.kept(run.run_id)).verdict == "whole"
 
 
 def test_no_event_is_decided_and_nothing_follows(store: Store) -> None:

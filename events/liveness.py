@@ -4,7 +4,7 @@ import fcntl
 from pathlib import Path
 
 
-def is_being_written(trace: Path) -> bool:
+def is_locked(trace: Path) -> bool:
     """Whether some process holds the log of a run. A file that can't be asked counts as at rest."""
     try:
         with trace.open("rb") as file:
