@@ -43,7 +43,7 @@ def keeping(server: Any, *forms: str, says: Any = NORTH, refuses: bool = False) 
 
 def probe(server: Any) -> ConstraintProbed:
     async def once() -> ConstraintProbed:
-        endpoint = Endpoint(server.url, "m", timeout=5)
+        endpoint = Endpoint(server.url, "m", timeout=60)
         try:
             return await probed(endpoint, Generation(response_format="actions", temperature=0.0, seed=3))
         finally:
