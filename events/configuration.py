@@ -77,7 +77,10 @@ def _intern(config: Struct, *names: str) -> None:
     pickle, or was put together, is an equal one: it would be written, and be left out once it was read.
     """
     for name in names:
-        force_setattr(config, name, intern(getattr(config, name)))
+        word = getattr(config, name)
+        # Made in Python, a struct takes any value; whoever reads it back tells what is wrong with it.
+        if type(word) is str:
+            force_setattr(config, name, intern(word))
 
 
 class Generation(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):

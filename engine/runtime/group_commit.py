@@ -6,6 +6,7 @@ goes with the next one, so that no run waits for more than two rounds, however m
 
 import asyncio
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
@@ -59,17 +60,28 @@ class GroupCommit:
             shared: dict[object, list[RunWriter]] = {}
             for writer in waiting:
                 shared.setdefault(writer.synced_with, []).append(writer)
-            loop = asyncio.get_running_loop()
-            syncs = [loop.run_in_executor(_threads(), writers[0].sync) for writers in shared.values()]
-            for writers, error in zip(
-                shared.values(), await asyncio.gather(*syncs, return_exceptions=True), strict=True
-            ):
+            ended = await _synced([writers[0] for writers in shared.values()])
+            for writers, error in zip(shared.values(), ended, strict=True):
                 for writer in writers:
                     if isinstance(error, BaseException):
                         waiting[writer].set_exception(error)
                     else:
                         waiting[writer].set_result(None)
         self._round = None
+
+
+async def _synced(writers: Sequence[RunWriter]) -> Sequence[BaseException | None]:
+    """Sync each of them, and give what it raised."""
+    if len(writers) > 1:
+        loop = asyncio.get_running_loop()
+        syncs = [loop.run_in_executor(_threads(), writer.sync) for writer in writers]
+        return await asyncio.gather(*syncs, return_exceptions=True)
+    # A run that is alone would only wait longer for a thread.
+    try:
+        writers[0].sync()
+    except Exception as error:
+        return [error]
+    return [None]
 
 
 def _threads() -> ThreadPoolExecutor:

@@ -114,5 +114,5 @@ def _assert_sound(path: Path, folder: Path) -> tuple[int, int]:
     assert sum("ran" in content for content in told) == TURNS * len(SORTS) - len(lost)
     assert replay(path).verdict == "identical"
     with Store(folder / "s") as store:
-        assert check(path, store.index("r")).verdict == "whole"
+        assert check(path, store.index("r").lines()).verdict == "whole"
     return len(lost), sum(count - 1 for count in ran.values())

@@ -76,6 +76,6 @@ def _assert_sound(project: Path, path: Path) -> None:
     assert len(ran) + lost >= len(COMMANDS)
     assert replay(path).verdict == "identical"
     with loop_in(project).store as store:
-        found = check(path, store.index("r"))
+        found = check(path, store.index("r").lines())
     assert found.verdict == "whole"
     assert found.store == "agrees" or found.store.startswith("lacks")
