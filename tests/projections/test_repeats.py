@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from stepfold.engine.core.guards import cycle_repeats, failure_repeats, rejection_repeats
 from stepfold.events.configuration import Guards
 from stepfold.events.vocabulary import BLANK, ToolCompleted, ToolReturned
-from stepfold.projections.fold_repeats import call_ended, imported_call_ended, rejected, rounds_of, step_ended
+from stepfold.projections.fold_repeats import (
+    call_ended,
+    count_anew,
+    imported_call_ended,
+    rejected,
+    rounds_of,
+    step_ended,
+)
 from stepfold.projections.outcome import outcome
 from stepfold.projections.state import Action, Run, Slot
 from tests.house import LOAD, PROSE, Hands, call, config, load, of_kind, play
@@ -220,3 +227,26 @@ def test_a_cycle_of_up_to_six_steps_is_counted_from_its_first_round_on(period: i
     # One step over and over is a cycle of two equal ones; of seven steps no cycle is looked for.
     rounds = {1: [1, 1, 1], 7: [1] * 21}.get(period, [1] * (2 * period - 1) + [2] * period + [3])
     assert counted == rounds
+
+
+def test_what_is_counted_anew_is_counted_as_in_a_run_that_begins() -> None:
+    run = run_with(cycle=2, rejection=2, failure=2)
+    rejected(run, "NotJson")
+    step_ended(run, "observed")
+    step_ended(run, "observed")
+    rejected(run, "NotJson")
+    ends(run, "look", error="E")
+
+    count_anew(run.goal)
+
+    goal, begun = run.goal, Run().goal
+    assert (goal.rejection, goal.last_rejection, goal.rejections) == (
+        begun.rejection,
+        begun.last_rejection,
+        begun.rejections,
+    )
+    assert (goal.last_steps, goal.cycle_runs, goal.failures) == (
+        begun.last_steps,
+        begun.cycle_runs,
+        begun.failures,
+    )
