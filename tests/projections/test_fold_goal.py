@@ -12,9 +12,12 @@ from stepfold.events.vocabulary import (
     AnyEvent,
     ApprovalAsked,
     CallUndone,
+    ContextBuilt,
     ObservationRecorded,
     RunResumed,
     RunStarted,
+    ToolCompleted,
+    ToolFailed,
     ToolRejected,
     UserAnswered,
 )
@@ -59,7 +62,7 @@ def test_a_call_is_of_the_step_or_of_a_worker_and_gone_when_it_has_ended(name: s
     ended: set[str] = set()
     events = STORIES[name]()
     for event, run in zip(events, prefixes(events), strict=True):
-        if type(event).__name__ in ("ToolCompleted", "ToolFailed"):
+        if isinstance(event, ToolCompleted | ToolFailed):
             ended.add(event.key)
         assert not {slot.key for slot in run.slots} & {slot.key for slot in run.goal.workers}
         assert not ended & {*run.due, *(slot.key for slot in run.goal.workers)}
@@ -69,7 +72,7 @@ def test_a_call_is_of_the_step_or_of_a_worker_and_gone_when_it_has_ended(name: s
 def test_the_framing_is_told_only_when_what_it_depends_on_changed(name: str) -> None:
     events = STORIES[name]()
     for event, run in zip(events, prefixes(events), strict=True):
-        if type(event).__name__ == "ContextBuilt" and event.sections:
+        if isinstance(event, ContextBuilt) and event.sections:
             assert run.goal.section_inputs == section_inputs(run.goal)
 
 
