@@ -53,6 +53,7 @@ GOAL_TESTS = (
     "tests/engine/runtime/test_workers.py",
 )
 TOOLS_TESTS = (
+    "tests/engine/core/test_tools_guards.py",
     "tests/engine/core/test_tools_table.py",
     *sorted(
         str(path.relative_to(ROOT))
