@@ -2,9 +2,14 @@
 
 import pytest
 
-from stepfold.engine.core.tools_guards import calls_answered, empty_is_error, unknown_rewrites
+from stepfold.engine.core.tools_guards import (
+    calls_answered,
+    empty_is_error,
+    error_is_result,
+    unknown_rewrites,
+)
 from stepfold.events.configuration import HarnessConfig
-from stepfold.events.vocabulary import BLANK, ModelReplied
+from stepfold.events.vocabulary import BLANK, EffectLost, ModelReplied, ToolErred, ToolReturned
 from stepfold.projections.state import Run, Slot
 from tests.house import LOOK
 
@@ -44,3 +49,24 @@ def test_no_reply_is_no_blank_one(text: str | None, is_error: bool) -> None:
     run.harness.reply = None if text is None else ModelReplied(*BLANK, text=text)
 
     assert empty_is_error(run, None) is is_error
+
+
+@pytest.mark.parametrize(
+    ("landed", "is_result"),
+    [
+        (None, False),
+        (ToolReturned(*BLANK, content="said"), False),
+        (ToolErred(*BLANK, error="OSError", detail="gone"), True),
+        (ToolErred(*BLANK, error="OSError", detail="gone", fatal=True), False),
+        (EffectLost(*BLANK), True),
+    ],
+)
+def test_only_what_went_wrong_is_an_error_that_the_model_may_react_to(
+    landed: ToolReturned | ToolErred | EffectLost | None, is_result: bool
+) -> None:
+    run = run_of(HarnessConfig(tool_errors="result"))
+    slot = Slot("call", "look", b"{}", "tool:1.0")
+    slot.phase, slot.landed = "started", landed
+    run.slots = [slot]
+
+    assert error_is_result(run, None) is is_result
