@@ -298,7 +298,6 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
 
 def check_started(run: Run, event: CheckStarted) -> None:
     """One check is due."""
-    run.goal.check_landed = None
     run.goal.checks_run += 1
     run.due[event.key] = RunCheck(event.key, event.check_id)
     run.goal.checked.append(event.check_id)
@@ -349,7 +348,6 @@ def guard_tripped(run: Run, event: GuardTripped) -> None:
     """A guard took over; what it says is part of the transcript."""
     match event.guard:
         case "verify_repeats":
-            run.goal.verdict = "missing_evidence"
             run.goal.transcript.append(transcript.VERIFY_GUARD)
         case "search_repeats":
             run.goal.transcript.append(transcript.SEARCH_GUARD)
@@ -435,6 +433,9 @@ def run_resumed(run: Run, event: RunResumed) -> None:
     goal = run.goal
     answer = goal.answer or ""
     goal.answer = None
+    if goal.verdict == "guard":
+        # It has said so. Counting on, it would stop every turn from here on before the model is asked.
+        repeats.count_anew(goal)
     goal.verdict = ""
     goal.summary = ""
     run.status = ""

@@ -51,7 +51,7 @@ def _count_failure(goal: GoalState, slot: Slot, error: str, text: str, *, may_he
         goal.failures.pop(call, None)
         return
     result = _digest(f"{error}\x1f{text}")
-    before, count = goal.failures.pop(call, ("", 0))
+    before, count = goal.failures.pop(call, (result, 0))
     goal.failures[call] = (result, count + 1 if before == result else 1)
     while len(goal.failures) > CALLS_AT_MOST:
         del goal.failures[next(iter(goal.failures))]
@@ -61,6 +61,13 @@ def imported_call_ended(run: Run, slot: Slot, error: str, text: str) -> None:
     """The same for a call that another program ran: nobody knows which of its tools change anything."""
     if guards_of(run).failure:
         _count_failure(run.goal, slot, error, text, may_help=False)
+
+
+def count_anew(goal: GoalState) -> None:
+    """What came before counts no more: a guard has stopped the run for it, and a person says to go on."""
+    goal.rejection, goal.last_rejection, goal.rejections = "", "", 0
+    goal.last_steps, goal.cycle_runs = (), ()
+    goal.failures = {}
 
 
 def step_ended(run: Run, observation: str) -> None:
@@ -76,7 +83,7 @@ def step_ended(run: Run, observation: str) -> None:
 
 def _compare(goal: GoalState, step: str) -> None:
     """For each period, how many steps in a row have been like the one a period before."""
-    steps, runs = goal.last_steps, goal.cycle_runs or (0,) * LONGEST_CYCLE
+    steps, runs = goal.last_steps, goal.cycle_runs
     goal.cycle_runs = tuple(
         runs[period - 1] + 1 if len(steps) >= period and steps[-period] == step else 0
         for period in range(1, LONGEST_CYCLE + 1)

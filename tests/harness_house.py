@@ -12,6 +12,7 @@ from typing import Any
 
 from stepfold.engine.models.protocol import Request
 from stepfold.engine.runtime.agent_run import AgentLoopResult, AgentRun, HarnessError
+from stepfold.engine.runtime.group_commit import group_commit
 from stepfold.engine.runtime.harness import AgentHarness
 from stepfold.engine.runtime.replay import verify
 from stepfold.engine.runtime.run_policy import RunConfig
@@ -67,8 +68,7 @@ class VirtualClock:
 
     async def _move(self) -> None:
         while self._sleepers:
-            for _ in range(IDLE_TURNS):
-                await asyncio.sleep(0)
+            await self._all_are_waiting()
             if not self._sleepers:
                 return
             first = min(self._sleepers)
@@ -76,6 +76,13 @@ class VirtualClock:
             self.moment = max(self.moment, first[0])
             if not first[2].done():
                 first[2].set_result(None)
+
+    async def _all_are_waiting(self) -> None:
+        turns = 0
+        while turns < IDLE_TURNS:
+            await asyncio.sleep(0)
+            # Who waits for the disk waits for no moment.
+            turns = 0 if group_commit().is_at_work else turns + 1
 
 
 Entry = ModelReplied | ModelErred | Callable[[Request], Any]

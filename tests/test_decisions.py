@@ -25,7 +25,10 @@ from stepfold.projections.run import fold
 from tests.engine.core.stories import STORIES
 from tests.engine.core.test_tools_table import cut_off_children, lost_calls, steering, worlds
 
-GOAL_RESULT = ("finish", "status", "steps", "actions", "rejected", "summary", "unmet", "transcript", "error")
+GOAL_RESULT = (
+    *("finish", "status", "steps", "actions", "rejected", "summary", "unmet", "transcript", "error"),
+    *("detail", "guard", "evidence", "mutations", "usage"),
+)
 TOOLS_RESULT = ("status", "messages", "text", "model_calls", "tool_calls", "steps", "stop_reason", "error")
 RECORDED = Path(__file__).parent / "data" / "decisions.json"
 

@@ -206,7 +206,7 @@ def structured_text_invalid(run: Run, given: Turn) -> bool:
 
 def calls_answered(run: Run, given: Any) -> bool:
     """The reply had calls, and each has its answer already: the model must react to them."""
-    return bool(run.slots) and _phases(run) == {"done"}
+    return _phases(run) == {"done"}
 
 
 def unknown_rewrites(run: Run, given: Any) -> bool:

@@ -34,6 +34,11 @@ class GroupCommit:
         self._waiting: dict[RunWriter, asyncio.Future[None]] = {}
         self._round: asyncio.Task[None] | None = None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether somebody waits for the disk."""
+        return self._round is not None
+
     async def synced(self, writer: RunWriter) -> None:
         """Return when all that was appended by now is safe from a lost machine. Raises LogError, OSError.
 

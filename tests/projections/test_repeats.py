@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from stepfold.engine.core.guards import cycle_repeats, failure_repeats, rejection_repeats
 from stepfold.events.configuration import Guards
 from stepfold.events.vocabulary import BLANK, ToolCompleted, ToolReturned
-from stepfold.projections.fold_repeats import call_ended, rejected, step_ended
+from stepfold.projections.fold_repeats import (
+    call_ended,
+    count_anew,
+    imported_call_ended,
+    rejected,
+    rounds_of,
+    step_ended,
+)
 from stepfold.projections.outcome import outcome
 from stepfold.projections.state import Action, Run, Slot
 from tests.house import LOAD, PROSE, Hands, call, config, load, of_kind, play
@@ -86,7 +93,7 @@ def test_what_is_counted_stays_small() -> None:
         run.slots = [Slot("call", "look", b"%d" % number, "tool:1.0")]
         call_ended(run, run.slots[0], ToolCompleted(1, "", 0, 0, "", "row", call_id="call", error="E"))
         step_ended(run, str(number))
-    assert len(run.goal.last_steps) == 6
+    assert len(run.goal.last_steps) == len(run.goal.cycle_runs) == 6
     assert len(run.goal.failures) == 8
 
 
@@ -139,3 +146,107 @@ def test_a_change_that_went_well_makes_trying_again_worth_it() -> None:
     _, events = play(config(guards=Guards(failure=3), max_steps=10), hands)
 
     assert [event.guard for event in of_kind(events, "GuardTripped")] == ["steps_spent"]
+
+
+def ends(run: Run, name: str, *, error: str = "", argument: bytes = b"1") -> None:
+    """A call ends, as one of the engine's own."""
+    slot = Slot("call", name, argument, "tool:1.0")
+    slot.landed = ToolReturned(*BLANK, content="said", error=error)
+    call_ended(run, slot, ToolCompleted(1, "", 0, 0, "", "row", call_id="call", error=error))
+
+
+def failed_times(run: Run) -> list[int]:
+    return [times for _, times in run.goal.failures.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "counted"), [("look", [2, 1]), ("change", [1]), ("worker_dispatch", [1]), ("nine", [1])]
+)
+def test_failures_are_forgotten_when_a_call_went_well_that_may_have_helped(
+    name: str, counted: list[int]
+) -> None:
+    run = run_with(failure=3)
+    ends(run, "look", error="E")
+    ends(run, "look", error="E")
+
+    ends(run, name, argument=b"2")
+    ends(run, "look", error="E", argument=b"3")
+
+    assert failed_times(run) == counted
+
+
+def test_a_call_that_went_well_has_failed_no_more() -> None:
+    run = run_with(failure=3)
+    ends(run, "look", error="E")
+    ends(run, "look")
+    assert failed_times(run) == []
+
+    ends(run, "look", error="E")
+
+    assert failed_times(run) == [1]
+
+
+def test_a_guard_that_is_off_counts_nothing() -> None:
+    run = run_with()
+    ends(run, "look", error="E")
+    imported_call_ended(run, Slot("call", "look", b"1", "tool:1.0"), "E", "said")
+    rejected(run, "NotJson")
+    run.goal.action = Action("verify", "{}")
+    step_ended(run, "observed")
+
+    goal = run.goal
+    assert (goal.failures, goal.rejection, goal.rejections, goal.last_steps, goal.cycle_runs) == (
+        *({}, "", 0),
+        *((), ()),
+    )
+
+
+def test_of_an_imported_run_only_the_same_call_clears_a_failure_for_nobody_knows_what_its_tools_change() -> (
+    None
+):
+    run = run_with(failure=2)
+    one, other = (Slot("call", "edit", argument, "tool:1.0") for argument in (b"1", b"2"))
+    imported_call_ended(run, one, "E", "said")
+    imported_call_ended(run, other, "", "said")
+    imported_call_ended(run, one, "E", "said")
+    assert failed_times(run) == [2]
+
+    imported_call_ended(run, one, "", "said")
+
+    assert failed_times(run) == []
+
+
+@pytest.mark.parametrize("period", range(1, 8))
+def test_a_cycle_of_up_to_six_steps_is_counted_from_its_first_round_on(period: int) -> None:
+    run = run_with(cycle=2)
+    counted = []
+    for step in range(3 * period):
+        step_ended(run, f"step {step % period}")
+        counted.append(rounds_of(run.goal))
+
+    # One step over and over is a cycle of two equal ones; of seven steps no cycle is looked for.
+    rounds = {1: [1, 1, 1], 7: [1] * 21}.get(period, [1] * (2 * period - 1) + [2] * period + [3])
+    assert counted == rounds
+
+
+def test_what_is_counted_anew_is_counted_as_in_a_run_that_begins() -> None:
+    run = run_with(cycle=2, rejection=2, failure=2)
+    rejected(run, "NotJson")
+    step_ended(run, "observed")
+    step_ended(run, "observed")
+    rejected(run, "NotJson")
+    ends(run, "look", error="E")
+
+    count_anew(run.goal)
+
+    goal, begun = run.goal, Run().goal
+    assert (goal.rejection, goal.last_rejection, goal.rejections) == (
+        begun.rejection,
+        begun.last_rejection,
+        begun.rejections,
+    )
+    assert (goal.last_steps, goal.cycle_runs, goal.failures) == (
+        begun.last_steps,
+        begun.cycle_runs,
+        begun.failures,
+    )

@@ -172,6 +172,8 @@ def finish_has_fresh_evidence(run: Run, events: Sequence[v.AnyEvent]) -> None:
             case v.ToolCompleted() | v.ToolFailed():
                 if tool == "change":
                     met.clear()
+            case v.WorkspaceChanged():
+                met.clear()
             case v.EvidenceRecorded():
                 met[event.check_id] = event.passed
             case v.FinishAccepted():

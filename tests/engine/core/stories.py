@@ -19,6 +19,7 @@ from stepfold.events.vocabulary import (
     UserAnswered,
     UserLoaded,
     WaitEnded,
+    WorkspaceChanged,
 )
 from stepfold.projections.state import Run
 from tests.house import (
@@ -90,6 +91,8 @@ provide("refuses_to_look", _refuses_to_look)
 
 ALL_GUARDS = Guards(cycle=3, rejection=3, failure=3)
 NOT_FOUND = {"look": lambda arguments: ToolReturned(*BLANK, content="no such file", error="NotFound")}
+LONG_LINES = {"look": lambda arguments: ToolReturned(*BLANK, content="wide " * 80, error="TooWide")}
+FAILED_CALL = ToolReturned(*BLANK, content="no such file", error="NotFound")
 
 STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "finishes with evidence": played(SEARCH, LOAD, LOOK, CHANGE, VERIFY, FINISH),
@@ -126,6 +129,9 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "uses up its steps while a worker works": told(
         WORKER, RETURNED, **WORKERS | {"worker_slots": 2, "max_steps": 1}
     ),
+    "takes its last step while a worker works": told(
+        WORKER, SEARCH, RETURNED, **WORKERS | {"worker_slots": 2, "max_steps": 2}
+    ),
     "repeats a search while a worker works": told(
         WORKER, SEARCH, SEARCH, RETURNED, PASSED, PASSED, **WORKERS | {"worker_slots": 2, "checks": CHECKS}
     ),
@@ -141,10 +147,31 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "chats, and a turn takes too long": told(
         SEARCH, UserAnswered(*BLANK, text="again"), FINISH, **CHAT | {"max_steps": 1}
     ),
+    "chats, and a turn has taken too long": told(SEARCH, **CHAT | {"max_steps": 1}),
+    "chats, and a change is undone": told(
+        LOAD,
+        *(CHANGE, RETURNED, CHANGE, RETURNED, FINISH),
+        CallUndone(*BLANK, call="tool:2.0", name="change", path="a.py", what="restored"),
+        **CHAT,
+    ),
+    "chats, goes in a circle, and then the model fails": told(
+        *(PROSE, PROSE, UserAnswered(*BLANK, text="again"), erred(retryable=False)),
+        **CHAT | {"guards": Guards(rejection=2)},
+    ),
+    "chats, and a worker is done as the model fails": told(
+        *(WORKER, (erred(retryable=False), RETURNED), UserAnswered(*BLANK, text="again"), FINISH),
+        **WORKERS | CHAT | {"worker_slots": 2},
+    ),
     "chats, and the model fails": told(erred(retryable=False), UserAnswered(*BLANK, text="again"), **CHAT),
     "chats, and is stopped": told(CANCEL, UserAnswered(*BLANK, text="again"), CANCEL, **CHAT),
     "chats, and is stopped while the memory is asked": told(CANCEL, **CHAT | {"memory": True}),
     "asks a person for a yes": told(load("shell.run"), RM, YES, RETURNED, RM, NO, FINISH, **ASKING),
+    "asks for a yes once more after a no": told(
+        load("shell.run"), RM, NO, RM, YES, RETURNED, FINISH, **ASKING
+    ),
+    "asks for a yes to what it wrote as it should": told(
+        load("shell.run"), call("shell.run", command="rm a.py"), YES, RETURNED, FINISH, **ASKING
+    ),
     "is stopped while a person is asked for a yes": told(load("shell.run"), RM, CANCEL, **ASKING),
     "is stopped as a person says yes": told(load("shell.run"), RM, (YES, CANCEL), **ASKING),
     "nobody is there to say yes": told(load("shell.run"), RM, FINISH, **ASKING | {"chat": False}),
@@ -165,6 +192,25 @@ STORIES: dict[str, Callable[[], list[AnyEvent]]] = {
     "is rejected for the same reason": played(*[PROSE] * 9, guards=ALL_GUARDS),
     "fails in the same way": played(
         LOAD, LOOK, VERIFY, LOOK, SEARCH, LOOK, LOOK, guards=ALL_GUARDS, tools=NOT_FOUND
+    ),
+    "calls in vain for the same reason": played(*[call("nine")] * 4, guards=Guards(rejection=2)),
+    "finishes in vain for the same reason": played(*[FINISH] * 4, guards=Guards(rejection=2)),
+    "finishes in vain for two reasons": played(
+        FINISH, VERIFY, FINISH, FINISH, exit_codes={"b": 1}, guards=Guards(rejection=2)
+    ),
+    "workers fail in the same way": told(
+        WORKER, RAISED, WORKER, RAISED, **WORKERS | {"guards": Guards(failure=2)}
+    ),
+    "a worker may have helped": told(
+        *(LOAD, LOOK, FAILED_CALL, WORKER, RETURNED, LOOK, FAILED_CALL, LOOK, FAILED_CALL),
+        **WORKERS | {"guards": Guards(failure=2)},
+    ),
+    "somebody else changes the files": told(
+        *(VERIFY, PASSED, PASSED, WorkspaceChanged(*BLANK, workspace="fedcba9876543210")),
+        *(FINISH, VERIFY, PASSED, PASSED, FINISH),
+    ),
+    "compacts wide lines, and many of them": played(
+        LOAD, *[LOOK] * 30, VERIFY, FINISH, tools=LONG_LINES, max_steps=40, context_window=900
     ),
     "compacts": played(LOAD, *[BIG] * 12, VERIFY, FINISH, max_steps=20, context_window=900),
     "asks a person and is answered": told(

@@ -11,11 +11,12 @@ from stepfold.engine.core import guards
 from stepfold.engine.core.decide import SILENT_ROWS_AT_MOST, decide
 from stepfold.engine.core.goal_table import GOAL, SEES
 from stepfold.engine.core.machine import Row
+from stepfold.events.configuration import Guards
 from stepfold.events.vocabulary import AnyEvent, Decided
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 from tests.engine.core.stories import STORIES
-from tests.house import Story, prefixes
+from tests.house import Story, config, prefixes
 
 LOGS: dict[str, list[AnyEvent]] = {}
 
@@ -124,6 +125,32 @@ def test_the_pure_core_reads_no_clock_and_no_chance() -> None:
     }
 
     assert imported <= {"msgspec"}
+
+
+@pytest.mark.parametrize(
+    ("guards", "row"),
+    [
+        (Guards(cycle=2), "circle"),
+        (Guards(rejection=2), "same_rejection"),
+        (Guards(failure=2), "same_failure"),
+    ],
+)
+def test_a_guard_that_a_fork_turned_on_inside_a_step_waits_for_the_end_of_that_step(
+    guards: Guards, row: str
+) -> None:
+    before_asking, after_building = Run(), Run()
+    for event in log_of("finishes with evidence")[:3]:
+        evolve(after_building, event)
+    for event in log_of("finishes with evidence")[:2]:
+        evolve(before_asking, event)
+    for run in (before_asking, after_building):
+        run.config = config(guards=guards)
+        run.goal.cycle_runs, run.goal.rejections, run.goal.failures = (0, 9), 9, {"call": ("failure", 9)}
+
+    trips, goes_on = decide(before_asking), decide(after_building)
+
+    assert trips is not None and trips.row == row
+    assert goes_on is not None and goes_on.row == "ask"
 
 
 def test_an_unknown_loop_decides_nothing() -> None:

@@ -1,15 +1,27 @@
 """Guards of the goal table on runs made by hand: their thresholds to the unit."""
 
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepfold.engine.core.framing import CHARACTERS_A_TOKEN
-from stepfold.engine.core.guards import action_repeats, over_window, turns_to_drop
+from stepfold.engine.core.goal_sees import Acting
+from stepfold.engine.core.guards import (
+    action_repeats,
+    cycle_repeats,
+    failure_repeats,
+    no_worker_free,
+    over_window,
+    rejection_repeats,
+    turns_to_drop,
+    worker_refusal,
+)
+from stepfold.events.configuration import Guards
 from stepfold.events.vocabulary import Message
-from stepfold.projections.state import Action, Run
+from stepfold.projections.state import Action, Run, Slot
 from tests.house import config
 
 SEED = Message(role="user", content="begin")
@@ -112,3 +124,58 @@ def test_an_action_repeats_the_last_one_whatever_the_order_of_its_keys(
     run.goal.action, run.goal.previous_action = now, before
 
     assert action_repeats(run, None) is repeats
+
+
+GOES_NOWHERE = (cycle_repeats, rejection_repeats, failure_repeats)
+
+
+def stuck(times: int, threshold: int) -> Run:
+    """So many rounds, rejections and failures, counted under guards with this threshold."""
+    run = Run()
+    run.config = config(guards=Guards(cycle=threshold, rejection=threshold, failure=threshold))
+    run.goal.cycle_runs = (0, 2 * (times - 1))
+    run.goal.rejections = times
+    run.goal.failures = {"call": ("failure", times)}
+    return run
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3])
+def test_a_guard_trips_at_its_threshold(threshold: int) -> None:
+    for times in range(1, 5):
+        tripped = {guard(stuck(times, threshold), None) for guard in GOES_NOWHERE}
+        assert tripped == {times >= threshold}
+
+
+def test_a_guard_that_a_fork_turned_off_heeds_nothing_that_was_counted_before() -> None:
+    assert not any(guard(stuck(9, 0), None) for guard in GOES_NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_work", "refusal"),
+    [
+        ({"worker_slots": 0, "worker_depth": 1}, 0, "no worker slot is free (worker_slots = 0)"),
+        ({"worker_slots": 1, "worker_depth": 0}, 0, "no worker slot is free (worker_slots = 0)"),
+        ({"worker_slots": 1, "worker_depth": 1, "depth": 1}, 0, "this run is a worker itself"),
+        ({"worker_slots": 1, "worker_depth": 2, "depth": 1}, 0, ""),
+        ({"worker_slots": 2, "worker_depth": 1}, 1, ""),
+        ({"worker_slots": 2, "worker_depth": 1}, 2, "all 2 worker slots are taken"),
+    ],
+)
+def test_a_worker_is_had_while_a_slot_is_free_and_the_run_not_too_deep(
+    changes: dict[str, Any], at_work: int, refusal: str
+) -> None:
+    run = Run()
+    run.config = config(**changes)
+    run.goal.workers = [Slot(f"call_{n}", "worker_dispatch", b"{}", f"tool:{n}.0") for n in range(at_work)]
+    given = Acting("call_9", {"task": "count"})
+
+    assert no_worker_free(run, given) is bool(refusal)
+    assert worker_refusal(run, given).startswith(refusal)
+
+
+@pytest.mark.parametrize(("profile", "had"), [("", True), ("coding", True), ("nine", False)])
+def test_a_worker_is_of_a_profile_that_exists_or_of_none(profile: str, had: bool) -> None:
+    run = Run()
+    run.config = config(worker_slots=1, worker_depth=1)
+
+    assert no_worker_free(run, Acting("call_9", {"task": "count", "profile": profile})) is not had
