@@ -77,16 +77,9 @@ class GroupCommit:
 
 async def _synced(writers: Sequence[RunWriter]) -> Sequence[BaseException | None]:
     """Sync each of them, and give what it raised."""
-    if len(writers) > 1:
-        loop = asyncio.get_running_loop()
-        syncs = [loop.run_in_executor(_threads(), writer.sync) for writer in writers]
-        return await asyncio.gather(*syncs, return_exceptions=True)
-    # A run that is alone would only wait longer for a thread.
-    try:
-        writers[0].sync()
-    except Exception as error:
-        return [error]
-    return [None]
+    loop = asyncio.get_running_loop()
+    syncs = [loop.run_in_executor(_threads(), writer.sync) for writer in writers]
+    return await asyncio.gather(*syncs, return_exceptions=True)
 
 
 def _threads() -> ThreadPoolExecutor:
