@@ -358,14 +358,18 @@ class _Database:
                 "a store in PostgreSQL needs psycopg: run `pip install 'stepfold[postgres]'`"
             ) from error
         self._error: type[Exception] = psycopg.Error
+        scheme, _, rest = url.partition(":")
+        url = f"{scheme.lower()}:{rest}"
         try:
-            parts = conninfo_to_dict(url)
+            parts = conninfo_to_dict(url) if _is_plain(rest) else {}
         except psycopg.Error:
+            parts = {}
+        if not parts:
             # What libpq says of a URL that it can't read has pieces of it, perhaps of the password.
             raise StoreError(
                 "--store: no PostgreSQL URL that can be read: write postgresql://USER@HOST/DATABASE, "
                 "with %-escapes for what is not a letter or digit"
-            ) from None
+            )
         self._secrets = [str(value) for key, value in parts.items() if "password" in key and value]
         self.name = _name_of(parts)
         try:
@@ -420,6 +424,15 @@ class _Database:
         for secret in self._secrets:
             said = said.replace(secret, "…")
         return said
+
+
+def _is_plain(rest: str) -> bool:
+    """Whether a URL after its scheme can be read in one way only.
+
+    A password with an @ or a slash that is not escaped would be taken for a host, and told.
+    """
+    authority, _, path = rest.removeprefix("//").partition("/")
+    return rest.startswith("//") and authority.count("@") <= 1 and "@" not in path.partition("?")[0]
 
 
 def _make_tables(connection: Any) -> None:

@@ -158,7 +158,9 @@ class Store:
         return self.index(run_id).lines()
 
 
-POSTGRESQL = ("postgresql://", "postgres://")
+def is_postgresql(where: str) -> bool:
+    """Whether a store is named by a URL, well written or not: none of it may become a folder."""
+    return where.lower().startswith(("postgresql:", "postgres:"))
 
 
 def open_store(where: str | Path = ".stepfold") -> RunStore:
@@ -166,7 +168,7 @@ def open_store(where: str | Path = ".stepfold") -> RunStore:
 
     Raises StoreError; it never holds the URL's password.
     """
-    if isinstance(where, str) and where.startswith(POSTGRESQL):
+    if isinstance(where, str) and is_postgresql(where):
         from stepfold.events.postgres import PostgresStore
 
         return PostgresStore(where)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stepfold.events.store import POSTGRESQL
+from stepfold.events.store import is_postgresql
 
 
 def visible(text: str) -> str:
@@ -61,6 +61,6 @@ def store_address(store: str | None, project: Path | None = None) -> Path | str:
     A URL may hold a password, so it is never printed: `open_store(…).name` is.
     """
     named = store or os.environ.get("STEPFOLD_STORE", "")
-    if named.startswith(POSTGRESQL):
+    if is_postgresql(named):
         return named
     return Path(named) if named else (project or Path()) / ".stepfold"

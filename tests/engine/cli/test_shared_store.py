@@ -122,3 +122,29 @@ def test_the_lines_of_a_shared_run_can_not_be_edited(shared: str, project: Proje
     project.run(LOAD_FILES, FINISH)
 
     project.stepfold("log", "last", "--reseal", "shorter").is_refused("keeps what was written", code=2)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://nobody:se@open-sesame@127.0.0.1:1/x",
+        "postgresql://nobody:se/open-sesame@127.0.0.1:1/x",
+        "postgresql:/nobody:open-sesame@127.0.0.1:1/x",
+        "Postgresql://nobody:open-sesame@127.0.0.1:1/x",
+    ],
+)
+@pytest.mark.parametrize("command", [("runs",), ("run", GOAL)])
+def test_a_url_that_is_not_written_as_it_should_be_tells_no_password(
+    url: str, command: tuple[str, ...], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first three were taken for hosts and told; the last became a folder of this name.
+    monkeypatch.chdir(project.folder)
+    model = ("--model", project.script(FINISH)) if command[0] == "run" else ()
+    before = sorted(project.folder.rglob("*"))
+
+    result = project.stepfold(*command, "--store", url, *model)
+
+    assert result.code == 2
+    assert SECRET.encode() not in result.out + result.err.encode()
+    assert result.err.count("\n") == 1
+    assert sorted(project.folder.rglob("*")) == before
