@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from stepfold.events import chain
 from stepfold.events.codec import LineError, NewerVersion, decode
+from stepfold.events.liveness import HELD, granted
 from stepfold.events.vocabulary import AnyEvent, Unknown
 
 NO_EVENT = "no whole event in it: not a trace, or a run that never began"
@@ -194,20 +194,16 @@ def last_line(path: Path) -> bytes:
         count *= 8
 
 
-_LOCK_TRIES = 25
-_LOCK_PAUSE_SECONDS = 0.02
-
-
 def _locked(file: int) -> bool:
-    """Whether the lock was got. A killed process's last child may hold it for the moment before it execs."""
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        else:
-            return True
-    return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+RECORDED_ALREADY = "this run id is recorded already; take another, or resume that run"
+"""Why a run can't be begun under an id."""
 
 
 _MENDING = {
@@ -241,15 +237,15 @@ class Journal:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise LogError(path, f"can't be written: {error.strerror}; choose another --store") from error
-        if not _locked(self._file):
+        if not granted(lambda: _locked(self._file)):
             os.close(self._file)
-            raise LogError(path, "another process is writing this run; wait for it, or stop it first")
+            raise LogError(path, HELD)
         self._size = os.fstat(self._file).st_size
 
     def begin(self) -> None:
         """Refuse a file that holds a run already: a second run under its id would break both."""
         if self._size:
-            raise LogError(self.path, "this run id is recorded already; take another, or resume that run")
+            raise LogError(self.path, RECORDED_ALREADY)
 
     def append(self, lines: bytes) -> None:
         """Write a batch of whole lines, each with its line feed. Raises LogError; the file stays whole."""

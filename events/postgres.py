@@ -10,7 +10,6 @@ line on that the copy lacks. The copies may be deleted at any time. Needs `stepf
 
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -19,7 +18,8 @@ from typing import Any, TypeVar
 
 from stepfold.events.chain import unsealed
 from stepfold.events.codec import LineError, decode
-from stepfold.events.journal import Log, LogError, last_line, read_log
+from stepfold.events.journal import RECORDED_ALREADY, Log, LogError, last_line, read_log
+from stepfold.events.liveness import HELD, granted
 from stepfold.events.reconcile import NOTHING, Repair
 from stepfold.events.run_store import StoreError, found_among, require_run_id
 
@@ -59,8 +59,6 @@ SELECT held.id, %(seq)s + batch.place - 1, batch.line
 FROM held, unnest(%(lines)s::bytea[]) WITH ORDINALITY AS batch(line, place)
 """
 _LOCK = "hashtextextended(current_schema() || '/' || %s, 0)"
-_LOCK_TRIES = 25
-_LOCK_PAUSE_SECONDS = 0.02
 
 # A commit need not wait for the disk of the server until `sync` asks for it, and a client that is gone
 # without a word must not hold its runs for the two hours that a connection may be silent by default.
@@ -221,14 +219,13 @@ class PostgresStore:
 
     def _hold(self, run_id: str, path: Path) -> None:
         # A session gets a lock that it holds once more, so what this one holds is kept here as well.
-        if run_id not in self._held:
-            for _ in range(_LOCK_TRIES):
-                row = self._database.row(f"SELECT pg_try_advisory_lock({_LOCK})", run_id)
-                if row is not None and row[0]:
-                    self._held.add(run_id)
-                    return
-                time.sleep(_LOCK_PAUSE_SECONDS)
-        raise LogError(path, "another process is writing this run; wait for it, or stop it first")
+        if run_id in self._held or not granted(lambda: self._locked(run_id)):
+            raise LogError(path, HELD)
+        self._held.add(run_id)
+
+    def _locked(self, run_id: str) -> bool:
+        row = self._database.row(f"SELECT pg_try_advisory_lock({_LOCK})", run_id)
+        return row is not None and bool(row[0])
 
     def _copy_of(self, run_id: str) -> Path:
         return self.folder / "runs" / f"{run_id}.jsonl"
@@ -237,9 +234,9 @@ class PostgresStore:
         return _OneAtATime(self.folder / ".copying")
 
     def _bring_up_to_date(self, path: Path, run: int, size: int) -> None:
-        if path.exists() and path.stat().st_size == size and self._ends_alike(path, run) is not None:
-            return
         known = self._ends_alike(path, run) if path.exists() else None
+        if known is not None and path.stat().st_size == size:
+            return
         first = 0 if known is None else known + 1
         with path.open("wb" if known is None else "ab") as file:
             file.writelines(line + b"\n" for line in self._lines(run, first))
@@ -287,7 +284,7 @@ class PostgresWriter:
     def begin(self) -> None:
         """Refuse a run that is recorded already."""
         if self._seq:
-            raise LogError(self.path, "this run id is recorded already; take another, or resume that run")
+            raise LogError(self.path, RECORDED_ALREADY)
 
     def recorded(self) -> tuple[Log, Repair]:
         """The log, read from its copy; a copy that does not end as the database does is made anew."""

@@ -26,14 +26,16 @@ def alternatives(
     if not workers:
         del known["worker_dispatch"]
     if loadable:
-        known["capability_load"]["properties"]["names"]["items"] = _one_of(loadable)
+        known["capability_load"]["properties"]["names"]["items"] = one_of(loadable)
     if checks:
-        known["verify"]["properties"]["checks"]["items"] = _one_of(checks)
+        known["verify"]["properties"]["checks"]["items"] = one_of(checks)
     calls = [
-        _action("capability_call", _object({"capability": _one_of([name]), "arguments": _arguments(schema)}))
+        action_shape(
+            "capability_call", object_shape({"capability": one_of([name]), "arguments": _arguments(schema)})
+        )
         for name, schema in loaded.items()
     ]
-    return [*(_action(name, schema) for name, schema in known.items()), *calls]
+    return [*(action_shape(name, schema) for name, schema in known.items()), *calls]
 
 
 def union(shapes: Sequence[Schema]) -> Schema:
@@ -45,14 +47,16 @@ def nested(shapes: Sequence[Schema]) -> Schema:
     """One object at the top, for servers that want that: the arguments need not be the name's."""
     names = dict.fromkeys(shape["properties"]["name"]["enum"][0] for shape in shapes)
     arguments = [shape["properties"]["arguments"] for shape in shapes]
-    return _object({"name": _one_of(list(names)), "arguments": {"anyOf": arguments}})
+    return object_shape({"name": one_of(list(names)), "arguments": {"anyOf": arguments}})
 
 
-def _action(name: str, arguments: Schema) -> Schema:
-    return _object({"name": _one_of([name]), "arguments": arguments})
+def action_shape(name: str, arguments: Schema) -> Schema:
+    """An action of this name, whose arguments keep to a schema."""
+    return object_shape({"name": one_of([name]), "arguments": arguments})
 
 
-def _object(properties: Schema) -> Schema:
+def object_shape(properties: Schema) -> Schema:
+    """An object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,
@@ -61,7 +65,8 @@ def _object(properties: Schema) -> Schema:
     }
 
 
-def _one_of(values: Sequence[str]) -> Schema:
+def one_of(values: Sequence[str]) -> Schema:
+    """One of these texts."""
     return {"type": "string", "enum": list(values)}
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepfold.engine.contract.choices import nested, union
+from stepfold.engine.contract.choices import action_shape, nested, object_shape, one_of, union
 from stepfold.engine.contract.gbnf import grammar_of
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.events.configuration import Generation
@@ -25,21 +25,8 @@ PROBE_SECONDS = 60.0
 
 LONGEST_REPLY = 60
 
-_SHAPES: list[dict[str, Any]] = [
-    {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "enum": [name]},
-            "arguments": {
-                "type": "object",
-                "properties": {"side": {"type": "string", "enum": [side]}},
-                "required": ["side"],
-                "additionalProperties": False,
-            },
-        },
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
+_SHAPES = [
+    action_shape(name, object_shape({"side": one_of([side])}))
     for name, side in (("lighthouse", "north"), ("windmill", "south"))
 ]
 _QUESTION = Message("user", "Say hello to me in one short sentence of plain English.")

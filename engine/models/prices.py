@@ -13,13 +13,13 @@ A_MILLION = 1_000_000
 
 
 class Price(Struct, frozen=True):
-    """What a million tokens cost. `cached` is for those of the prompt that the server had kept.
+    """`[prices."MODEL"]`: what a million tokens of a model cost, in a unit of your choice.
 
-    None for `cached` means that they cost what the others do.
+    `cached` is for tokens of the prompt that the server had kept; None: they cost what the others do.
     """
 
-    input: float
-    output: float
+    input: float = 0.0
+    output: float = 0.0
     cached: float | None = None
 
     def of(self, reply: ModelReplied) -> float:

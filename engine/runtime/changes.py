@@ -33,16 +33,11 @@ def _field(name: str) -> Callable[[Any, Any], Any]:
     return lambda config, value: replace(config, **{name: value})
 
 
-def _generation(name: str) -> Callable[[Any, Any], Any]:
+def _of(part: str, name: str) -> Callable[[Any, Any], Any]:
+    """A field of a part of the configuration."""
+
     def change(config: Any, value: Any) -> Any:
-        return replace(config, generation=replace(config.generation, **{name: value}))
-
-    return change
-
-
-def _guard(name: str) -> Callable[[Any, Any], Any]:
-    def change(config: Any, value: Any) -> Any:
-        return replace(config, guards=replace(config.guards, **{name: value}))
+        return replace(config, **{part: replace(getattr(config, part), **{name: value})})
 
     return change
 
@@ -54,13 +49,6 @@ def _own_guards(config: Any, value: Any) -> Any:
     for name in own:
         require(name)
     return replace(config, guards=replace(config.guards, own=own))
-
-
-def _budget(name: str) -> Callable[[Any, Any], Any]:
-    def change(config: Any, value: Any) -> Any:
-        return replace(config, budget=replace(config.budget, **{name: value}))
-
-    return change
 
 
 def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
@@ -82,19 +70,19 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.worker_slots": _field("worker_slots"),
     "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
-    "model.mode": _generation("mode"),
-    "model.temperature": _generation("temperature"),
-    "model.max_tokens": _generation("max_tokens"),
+    "model.mode": _of("generation", "mode"),
+    "model.temperature": _of("generation", "temperature"),
+    "model.max_tokens": _of("generation", "max_tokens"),
     "policy.shell.deny": _rules("deny"),
     "policy.shell.ask": _rules("ask"),
     "policy.shell.allow": _rules("allow"),
-    "guards.cycle": _guard("cycle"),
-    "guards.rejection": _guard("rejection"),
-    "guards.failure": _guard("failure"),
+    "guards.cycle": _of("guards", "cycle"),
+    "guards.rejection": _of("guards", "rejection"),
+    "guards.failure": _of("guards", "failure"),
     "guards.own": _own_guards,
-    "budget.tokens": _budget("tokens"),
-    "budget.cost": _budget("cost"),
-    "budget.seconds": _budget("seconds"),
+    "budget.tokens": _of("budget", "tokens"),
+    "budget.cost": _of("budget", "cost"),
+    "budget.seconds": _of("budget", "seconds"),
     "sandbox.network": _field("network"),
     "verification": _field("verification"),
 }

@@ -47,7 +47,7 @@ def loop_of(
 
     Raises SettingsError for a budget of money and a model without a price: it would hold nothing.
     """
-    prices = settings.price_table()
+    prices = settings.prices
     if settings.budget.cost is not None and model.name not in prices:
         raise SettingsError(
             f'budget.cost is set, and [prices] has no {model.name!r}: add [prices."{model.name}"] '

@@ -142,17 +142,6 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     servers: dict[str, ServerSettings] = field(default_factory=dict)
 
 
-class PriceSettings(Struct, frozen=True, kw_only=True):
-    """`[prices."MODEL"]`: what a million tokens of a model cost, in a unit of your choice.
-
-    `cached` is for tokens of the prompt that the server had kept; unset, they cost what the others do.
-    """
-
-    input: float = 0.0
-    output: float = 0.0
-    cached: float | None = None
-
-
 class Settings(Struct, frozen=True, kw_only=True):
     """The whole file."""
 
@@ -166,11 +155,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     mcp: McpSettings = McpSettings()
     guards: Guards = NO_GUARDS
     budget: Budget = NO_BUDGET
-    prices: dict[str, PriceSettings] = field(default_factory=dict)
-
-    def price_table(self) -> dict[str, Price]:
-        """What the models cost, by name."""
-        return {name: Price(price.input, price.output, price.cached) for name, price in self.prices.items()}
+    prices: dict[str, Price] = field(default_factory=dict)
 
     def generation(self) -> Generation:
         """What `[model]` asks of every request."""
@@ -192,21 +177,11 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def rules(self) -> tuple[Rule, ...]:
         """The shell policy in the order in which it is asked: denials first."""
-        shell = self.policy.shell
-        return (
-            *(Rule("deny", text) for text in shell.deny),
-            *(Rule("ask", text) for text in shell.ask),
-            *(Rule("allow", text) for text in shell.allow),
-        )
+        return _in_order(self.policy.shell)
 
     def tool_rules(self) -> tuple[Rule, ...]:
         """The policy of capabilities by name, denials first."""
-        tools = self.policy.tools
-        return (
-            *(Rule("deny", text) for text in tools.deny),
-            *(Rule("ask", text) for text in tools.ask),
-            *(Rule("allow", text) for text in tools.allow),
-        )
+        return _in_order(self.policy.tools)
 
     def web_limits(self) -> Network:
         """What `web.fetch` may reach, should the run have the network."""
@@ -336,6 +311,14 @@ def _refuse_unwritable(tree: Any, path: str, where: str) -> None:
             raise SettingsError(f"{where}: {path} is {tree:.3g}; it must be at most {LARGEST_INTEGER}")
         case _:
             pass
+
+
+def _in_order(policy: ShellPolicySettings | ToolPolicySettings) -> tuple[Rule, ...]:
+    return (
+        *(Rule("deny", text) for text in policy.deny),
+        *(Rule("ask", text) for text in policy.ask),
+        *(Rule("allow", text) for text in policy.allow),
+    )
 
 
 def _refuse_nonsense(settings: Settings, where: str) -> None:

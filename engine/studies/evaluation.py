@@ -91,14 +91,17 @@ class Evaluation:
 
     def known(self, trial: Trial) -> Score | None:
         """The score of a trial that need not be run again."""
-        score = score_of(trial, ended_run(trial, self._store), self._judged)
+        return self._settled(trial, ended_run(trial, self._store))
+
+    def _settled(self, trial: Trial, ended: tuple[LoopOutcome, str] | None) -> Score | None:
+        score = score_of(trial, ended, self._judged)
         return None if score is None or score.outcome is None or got_no_reply(score.outcome) else score
 
     async def _score(self, trial: Trial, model_of: Callable[[str | None, Settings], Model]) -> Score:
-        known = self.known(trial)
+        ended = ended_run(trial, self._store)
+        known = self._settled(trial, ended)
         if known is not None:
             return known
-        ended = ended_run(trial, self._store)
         project = self.project_of(trial)
         if ended is None or got_no_reply(ended[0]) or not project.is_dir():
             self._clear_away(trial, project)
@@ -144,7 +147,7 @@ class Evaluation:
             finally:
                 writer.close()
         self._note(judgement)
-        score = self.known(trial) or score_of(trial, ended_run(trial, self._store), self._judged)
+        score = score_of(trial, ended_run(trial, self._store), self._judged)
         assert score is not None, "what was just recorded and judged has a score"
         return score
 

@@ -1,10 +1,12 @@
 """The hunt: Hypothesis draws cases of a target, the kit judges them, and the smallest that fails is told."""
 
 import base64
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -21,6 +23,14 @@ from stepfold.events.configuration import Manifest
 
 BATCH = 200
 """Examples between two looks at the clock of the whole hunt; each is its own search, with its own seed."""
+
+
+class Batch(NamedTuple):
+    """One search: a target, how many examples, from which seed."""
+
+    target: str
+    examples: int
+    start: int
 
 
 class Find(Struct, frozen=True):
@@ -169,26 +179,27 @@ def hunt(
     """Search target after target until the time or the examples are used up, each fault told once."""
     until = monotonic() + seconds
     known: dict[str, set[str]] = {target: set() for target in targets}
-    left = dict.fromkeys(targets, examples)
-    number = start
-    while monotonic() < until and any(count != 0 for count in left.values()):
-        for target in targets:
-            given_ = left[target]
-            size = BATCH if given_ is None else min(BATCH, given_)
-            if size == 0 or monotonic() > until:
-                continue
-            found = search(
-                target,
-                examples=size,
-                start=number,
-                tools=tools,
-                known=frozenset(known[target]),
-                until=until,
-                counted=lambda target=target: counted(target),  # type: ignore[misc]
-            )
-            if given_ is not None:
-                left[target] = given_ - size
-            if found is not None:
-                known[target].add(found.fault.rule)
-                yield found
-        number += 1
+    for batch in batches(targets, examples, start):
+        if monotonic() > until:
+            return
+        found = search(
+            batch.target,
+            examples=batch.examples,
+            start=batch.start,
+            tools=tools,
+            known=frozenset(known[batch.target]),
+            until=until,
+            counted=partial(counted, batch.target),
+        )
+        if found is not None:
+            known[batch.target].add(found.fault.rule)
+            yield found
+
+
+def batches(targets: Sequence[str], examples: int | None, start: int) -> Iterator[Batch]:
+    """The batches of a hunt, in its order; without an end where `examples` of each target sets none."""
+    for number in itertools.count() if targets else ():
+        size = BATCH if examples is None else min(BATCH, examples - number * BATCH)
+        if size <= 0:
+            return
+        yield from (Batch(target, size, start + number) for target in targets)

@@ -6,21 +6,12 @@ and this batch has found it as well, it is searched again here, as the hunt in o
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count
 from time import monotonic
 from typing import NamedTuple
 
 from stepfold.engine.studies.ray_cluster import Cluster
-from stepfold.engine.testing.hunting import BATCH, Find, search
+from stepfold.engine.testing.hunting import Batch, Find, batches, search
 from stepfold.events.configuration import Manifest
-
-
-class Batch(NamedTuple):
-    """One search: a target, how many examples, from which seed."""
-
-    target: str
-    examples: int
-    start: int
 
 
 class Searched(NamedTuple):
@@ -62,15 +53,6 @@ def hunt_on_ray(
         if find is not None:
             known[batch.target].add(find.fault.rule)
             yield find
-
-
-def batches(targets: Sequence[str], examples: int | None, start: int) -> Iterator[Batch]:
-    """The batches of a hunt, in its order."""
-    for number in count():
-        size = BATCH if examples is None else min(BATCH, examples - number * BATCH)
-        if size <= 0:
-            return
-        yield from (Batch(target, size, start + number) for target in targets)
 
 
 def searched(batch: Batch, tools: Sequence[Manifest], known: frozenset[str], seconds: float) -> Searched:

@@ -13,15 +13,9 @@ from stepfold.engine.testing.store_laws import lines_of
 from stepfold.events.journal import LogError, read_log
 from stepfold.events.postgres import PostgresStore
 from stepfold.events.store import StoreError, open_store
-from tests.postgres import new_database, server
+from tests.postgres import new_database
 
 SECRET = "open%20sesame"
-
-
-@pytest.fixture(scope="module")
-def socket() -> Iterator[Path]:
-    with server() as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Every store keeps the laws that `stepfold.testing` has for one."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,7 @@ import pytest
 from stepfold.events.postgres import PostgresStore
 from stepfold.events.store import Store
 from stepfold.testing import STORE_LAWS
-from tests.postgres import new_database, server
-
-
-@pytest.fixture(scope="module")
-def socket() -> Iterator[Path]:
-    with server() as folder:
-        yield folder
+from tests.postgres import new_database
 
 
 @pytest.mark.parametrize("law", STORE_LAWS, ids=lambda law: law.__name__)

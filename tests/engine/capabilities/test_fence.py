@@ -211,6 +211,15 @@ def test_nothing_changes_in_a_protected_entry_of_the_project(project: Path, comm
     assert not (project / ".stepfold").exists()
 
 
+@pytest.fixture
+def outside(project: Path) -> Path:
+    """A folder beside the project, with a file that is nobody's business."""
+    folder = project.parent / "outside"
+    folder.mkdir()
+    (folder / "secret").write_text("the-secret-outside")
+    return folder
+
+
 OUTSIDE_CHANGES = (
     "chmod 777 {outside} {outside}/secret",
     "touch -d 2001-01-01 {outside} {outside}/secret",
@@ -230,10 +239,7 @@ OUTSIDE_CHANGES = (
 
 
 @pytest.mark.parametrize("command", OUTSIDE_CHANGES)
-def test_nothing_changes_beside_the_project(project: Path, command: str) -> None:
-    outside = project.parent / "outside"
-    outside.mkdir()
-    (outside / "secret").write_text("the-secret-outside")
+def test_nothing_changes_beside_the_project(project: Path, outside: Path, command: str) -> None:
     before = everything(outside)
     told = said(command.replace("{outside}", str(outside)), project)
     assert everything(outside) == before
@@ -241,9 +247,9 @@ def test_nothing_changes_beside_the_project(project: Path, command: str) -> None
     assert "the-secret-outside" not in told
 
 
-def test_a_path_that_changes_under_the_stewards_hands_leads_nowhere_else(project: Path) -> None:
-    outside = project.parent / "outside"
-    outside.mkdir()
+def test_a_path_that_changes_under_the_stewards_hands_leads_nowhere_else(
+    project: Path, outside: Path
+) -> None:
     (outside / "mine").write_text("kept")
     (project / "race.py").write_text(
         "import os, threading\n"
@@ -408,10 +414,7 @@ NOT_HIDDEN = (
 
 
 @pytest.mark.parametrize("command", NOT_HIDDEN)
-def test_what_it_does_not_hide_is_known(project: Path, command: str) -> None:
-    outside = project.parent / "outside"
-    outside.mkdir()
-    (outside / "secret").write_text("the-secret-outside")
+def test_what_it_does_not_hide_is_known(project: Path, outside: Path, command: str) -> None:
     completed = fenced(command.replace("{outside}", str(outside)), project)
     assert completed.exit_code == 0
     assert b"the-secret-outside" not in completed.output

@@ -1,7 +1,6 @@
 """Every command on a store in PostgreSQL, as on a folder; and its password in nothing that is written."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,9 @@ from tests.engine.cli.projects import (
     installed,
     read,
 )
-from tests.postgres import new_database, server
+from tests.postgres import new_database
 
 SECRET = "open-sesame"
-
-
-@pytest.fixture(scope="module")
-def socket() -> Iterator[Path]:
-    with server() as folder:
-        yield folder
 
 
 @pytest.fixture
