@@ -36,8 +36,8 @@ bench-peers: install-dev
 
 # Ray is some 300 MB, so the rest of the suite does without it.
 test-ray: install-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
-	$(BIN)/python -m pytest tests/engine/cli/test_on_ray.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' 'ray[data]>=2.40'
+	$(BIN)/python -m pytest tests/engine/cli/test_on_ray.py tests/projections/sql/test_export_on_ray.py
 
 mutants: install-dev
 	$(BIN)/python tests/mutation/run.py
