@@ -106,10 +106,8 @@ def tool_calls_spent(run: Run, given: Any) -> bool:
 def no_model(run: Run, given: Any) -> bool:
     """There is no model to ask, or none of the name that a hook put into the request."""
     models = config_of(run).models
-    if not models or not run.harness.request:
-        return not models
     wanted = request_change(run).model
-    return bool(wanted) and all(model.name != wanted for model in models)
+    return not models or (bool(wanted) and all(model.name != wanted for model in models))
 
 
 def retryable(run: Run, given: Any) -> bool:
