@@ -73,9 +73,9 @@ class Timed:
 def persisted(folder: Path, steps: int, durability: str = "normal") -> Timed:
     """A whole run, on disk."""
     hands = Timed()
-    effects = LiveEffects(hands.perform, run_id="bench")
-    effects.push(RunStarted(*BLANK, config=config(steps), engine="bench"))
     with Store(folder) as store, RunLog(store, "bench", durability=durability) as log:
+        effects = LiveEffects(hands.perform, run_id="bench", log=log)
+        effects.push(RunStarted(*BLANK, config=config(steps), engine="bench"))
         asyncio.run(drive(Run(), effects, log))
     return hands
 
