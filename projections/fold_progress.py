@@ -16,7 +16,6 @@ def call_succeeded(run: Run, slot: Slot, text: str) -> None:
     """A success ends a row of failures, and is part of what the turn did."""
     harness = run.harness
     harness.failures = harness.same_failures = 0
-    harness.last_failure = ""
     if harness.batch != _BROKEN:
         harness.batch = f"{harness.batch}\x1f{slot.name}\x1f{slot.arguments!r}\x1f{text}"
 
@@ -40,7 +39,6 @@ def turn_ended(run: Run) -> None:
     else:
         harness.same_batches = 1 if did else 0
     harness.last_batch = did
-    harness.batch = ""
 
 
 def no_progress(run: Run, event: NoProgress) -> None:

@@ -55,6 +55,7 @@ GOAL_TESTS = (
 TOOLS_TESTS = (
     "tests/engine/core/test_tools_guards.py",
     "tests/engine/core/test_tools_table.py",
+    "tests/projections/test_fold_progress.py",
     *sorted(
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests" / "engine" / "runtime").glob("test_harness_*.py")
