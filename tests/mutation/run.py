@@ -54,6 +54,7 @@ GOAL_TESTS = (
 )
 TOOLS_TESTS = (
     "tests/engine/core/test_tools_guards.py",
+    "tests/engine/core/test_tools_edges.py",
     "tests/engine/core/test_tools_table.py",
     "tests/projections/test_fold_progress.py",
     *sorted(
