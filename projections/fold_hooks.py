@@ -73,7 +73,6 @@ def middleware_started(run: Run, event: MiddlewareStarted) -> None:
     """A hook is in flight."""
     harness = run.harness
     harness.hook = (event.hook, event.name, _position(run, event))
-    harness.hook_landed = None
     key = f"hook:{event.seq}"
     run.due[key] = CallHook(key, event.hook, event.name, event.call_id)
 
