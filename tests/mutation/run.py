@@ -56,6 +56,8 @@ TOOLS_TESTS = (
     "tests/engine/core/test_tools_guards.py",
     "tests/engine/core/test_tools_edges.py",
     "tests/engine/core/test_tools_table.py",
+    "tests/projections/test_fold_calls.py",
+    "tests/projections/test_fold_hooks.py",
     "tests/projections/test_fold_progress.py",
     *sorted(
         str(path.relative_to(ROOT))
