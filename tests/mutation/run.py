@@ -62,7 +62,13 @@ TOOLS_TESTS = (
     *sorted(
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests" / "engine" / "runtime").glob("test_harness_*.py")
-        if path.stem not in ("test_harness_kill", "test_harness_properties", "test_harness_escapes")
+        if path.stem
+        not in (
+            "test_harness_kill",
+            "test_harness_killed_anywhere",
+            "test_harness_properties",
+            "test_harness_escapes",
+        )
     ),
 )
 FORK_TESTS = ("tests/engine/cli/test_fork.py",)
