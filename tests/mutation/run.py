@@ -71,7 +71,12 @@ TOOLS_TESTS = (
         )
     ),
 )
-FORK_TESTS = ("tests/engine/cli/test_fork.py",)
+BOTH_TESTS = (
+    "tests/projections/test_fold_shared.py",
+    *GOAL_TESTS,
+    *TOOLS_TESTS,
+    "tests/engine/cli/test_fork.py",
+)
 TOO_SLOW = "folding_is_total or survives_events or (test_run and not test_a_run and every_run)"
 CAUGHT, SURVIVED = 0, 3
 
@@ -106,7 +111,7 @@ class Result(NamedTuple):
 
 def tests_about(path: str) -> tuple[str, ...]:
     """The tests that a mutant of this file has to pass by, the quickest first."""
-    about = {GOAL: GOAL_TESTS, TOOLS: TOOLS_TESTS, BOTH: (*GOAL_TESTS, *TOOLS_TESTS, *FORK_TESTS)}
+    about = {GOAL: GOAL_TESTS, TOOLS: TOOLS_TESTS, BOTH: BOTH_TESTS}
     wanted = next(tests for modules, tests in about.items() if path in modules)
     return (QUICKEST, *wanted, *SHARED_TESTS)
 
