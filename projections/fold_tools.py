@@ -201,7 +201,6 @@ def model_failed(run: Run, event: ModelFailed) -> None:
     """No reply: the run fails, unless a cancel or the clock cut it off, which say so themselves."""
     landed = run.model_landed
     shared.model_failed(run, event)
-    run.fault_detail = landed.detail if isinstance(landed, ModelErred) else ""
     own = isinstance(landed, ModelErred) and event.error == landed.error
     run.fault = FAULTS.get(event.error, "Model") if own else ""
 

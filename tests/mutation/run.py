@@ -59,6 +59,7 @@ TOOLS_TESTS = (
     "tests/projections/test_fold_calls.py",
     "tests/projections/test_fold_hooks.py",
     "tests/projections/test_fold_progress.py",
+    "tests/projections/test_fold_tools.py",
     *sorted(
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests" / "engine" / "runtime").glob("test_harness_*.py")
