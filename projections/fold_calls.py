@@ -176,17 +176,15 @@ def _slot_named(run: Run, call_id: str, name: str) -> Slot | None:
 def child_started(run: Run, event: SubAgentStarted) -> None:
     """The sub-agent of a started call is announced."""
     for slot in run.slots:
-        if slot.phase == "started" and not slot.announced and child_id(run, slot) == event.child:
+        if slot.phase == "started" and child_id(run, slot) == event.child:
             slot.announced = True
-            return
 
 
 def child_ended(run: Run, event: SubAgentCompleted | SubAgentFailed) -> None:
     """The sub-agent has its terminal event; its tool follows."""
     for slot in run.slots:
-        if slot.announced and not slot.child_closed and child_id(run, slot) == event.child:
+        if slot.announced and child_id(run, slot) == event.child:
             slot.child_closed = True
-            return
 
 
 def child_id(run: Run, slot: Slot) -> str:

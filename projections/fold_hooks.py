@@ -110,7 +110,7 @@ def middleware_completed(run: Run, event: MiddlewareCompleted) -> None:
     slot = run.slots[position] if 0 <= position < len(run.slots) else None
     if slot is not None and hook == "before_tool":
         slot.before_hooks += 1
-    elif slot is not None and hook == "after_tool":
+    elif slot is not None:
         slot.after_hooks += 1
     else:
         harness.hooks_done[hook] = harness.hooks_done.get(hook, 0) + 1

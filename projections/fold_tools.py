@@ -78,8 +78,8 @@ def forked(run: Run, was: float | None) -> None:
         return
     # A deadline was put off by every time that the run has rested, and so tells when it would have begun.
     begun = microseconds(run.started_ts)
-    if was is not None and harness.deadline is not None:
-        begun = harness.deadline - in_microseconds(was)
+    if harness.deadline is not None:
+        begun = harness.deadline - in_microseconds(was or 0.0)
     harness.deadline = begun + in_microseconds(wall_clock)
     if not run.status:
         run.due[DEADLINE] = Wait(DEADLINE, harness.deadline)
@@ -220,7 +220,7 @@ def steered(run: Run, event: Steered) -> None:
     if not harness.inbox:
         return
     batch = harness.inbox.pop(0)
-    if event.accepted and batch.commands:
+    if event.accepted:
         command, rest = batch.commands[0], batch.commands[1:]
         if rest:
             harness.inbox.insert(0, Batch(rest, batch.asked))

@@ -270,6 +270,17 @@ def test_rejected_arguments_are_fatal_or_answered(key: str) -> None:
     assert (told.harness.tool_calls, told.harness.failures) == (1, 1)
 
 
+@pytest.mark.parametrize("fatal", [True, False])
+def test_rejected_arguments_of_no_call_change_nothing(fatal: bool) -> None:
+    run = run_with(("a", "done"))
+
+    fold_calls.arguments_rejected(
+        run, ToolArgumentsRejected(*BLANK, "row", call_id="b", name="look", reason="no path", fatal=fatal)
+    )
+
+    assert (run.fault, answers(run), run.harness.tool_calls) == ("", [], 0)
+
+
 def test_a_rejected_structured_answer_is_no_call() -> None:
     run = run_with(("a", "structured"))
     run.harness.structured = b"{}"

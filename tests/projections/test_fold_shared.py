@@ -18,6 +18,7 @@ LOOK = Manifest(name="look", description="", schema=Raw(b"{}"))
 OURS = Manifest(name="mcp.ours.find", description="", schema=Raw(b"{}"))
 THEIRS = Manifest(name="mcp.theirs.find", description="", schema=Raw(b"{}"))
 TOOLS = HarnessConfig(manifests=(LOOK,))
+IMPORTED = ImportedConfig(format="x", name="n", file="f", digest="d")
 MOMENT = "1970-01-01T00:00:02.000000Z"
 
 
@@ -35,7 +36,7 @@ def asked(model: str = "m", max_tokens: int | None = 9) -> Run:
     [
         (GoalConfig(goal="mend it", manifests=(LOOK,)), "goal", ["look"], ["mend it"]),
         (TOOLS, "tools", ["look"], []),
-        (ImportedConfig(format="x", name="n", file="f", digest="d"), "imported", [], []),
+        (IMPORTED, "imported", [], []),
     ],
 )
 def test_a_run_begins_with_what_its_first_event_says(
@@ -214,6 +215,26 @@ def test_a_result_waits_in_its_own_call_also_of_a_worker() -> None:
 
     assert (run.goal.workers[0].landed, run.goal.workers[0].landed_at) == (result, MOMENT)
     assert run.slots[0].landed is None
+
+
+def test_a_check_that_was_lost_is_no_result_of_a_call() -> None:
+    run = Run()
+    run.due["check:unit:1"] = Wait("check:unit:1", 1)
+    run.goal.workers = [Slot("w", "worker", b"{}", "check:unit:1")]
+    lost = v.EffectLost(*BLANK, key="check:unit:1")
+
+    evolve(run, lost)
+
+    assert (run.goal.check_landed, run.goal.workers[0].landed) == (lost, None)
+
+
+@pytest.mark.parametrize("config", [TOOLS, IMPORTED])
+def test_what_was_said_before_a_run_is_its_history(config: Any) -> None:
+    run = Run()
+
+    evolve(run, v.RunStarted(*BLANK, config=config, engine="e", input=(v.Message("user", "go"),)))
+
+    assert [turn.content for turn in run.history.turns] == ["go"]
 
 
 def test_what_lands_after_it_was_given_up_never_happened() -> None:

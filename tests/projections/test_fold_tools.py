@@ -102,6 +102,15 @@ def test_a_fork_under_another_clock_counts_from_the_same_start(
     assert run.due == ({DEADLINE: Wait(DEADLINE, (deadline or 0) * SECOND)} if rings else {})
 
 
+def test_a_fork_under_the_same_clock_does_not_wind_it_up_again() -> None:
+    run = ticking()
+    run.due.clear()
+
+    fold_tools.forked(run, 5.0)
+
+    assert (run.due, run.harness.deadline) == ({}, 5 * SECOND)
+
+
 def test_a_model_call_begins_without_the_last_reply() -> None:
     run = run_with()
     run.harness.reply, run.harness.partial = ModelReplied(*BLANK, text="old"), ["half"]
@@ -203,6 +212,7 @@ def taken(reply: ModelReplied | None, **settings: Any) -> Run:
     harness.empty_retries, harness.wide, harness.reply = 1, 20, reply
     harness.hooks_done = {"before_agent": 1, "before_model": 2, "after_model": 2}
     run.step, run.slots = 3, [Slot("old", "look", b"{}", "tool:2.0")]
+    run.model_landed = reply
     fold_tools.model_completed(run, v.ModelCompleted(*ROW, call_id="c"))
     return run
 
@@ -241,6 +251,7 @@ def test_only_a_reply_that_says_something_ends_the_row_of_empty_ones(
     run = taken(ModelReplied(*BLANK, text=text))
 
     assert (run.harness.empty_retries, run.harness.wide) == (retries, wide)
+    assert (run.reply, run.model_landed) == (text, None)
 
 
 def test_a_call_without_a_reply_leaves_no_turn() -> None:
@@ -313,6 +324,18 @@ def test_commands_of_a_batch_take_effect_one_by_one() -> None:
     assert said(run) == [("user", "hint"), ("system", "[steering:redirect] left")]
     fold_tools.steered(run, v.Steered(*ROW, command="cancel", accepted=True))
     assert run.cancel is False
+
+
+def test_a_batch_is_obeyed_to_its_end_before_the_next_one() -> None:
+    run = run_with()
+    for said_first, said_last in (("a", "b"), ("c", "d")):
+        commands = (Command("inject", said_first), Command("inject", said_last))
+        fold_tools.steering_received(run, v.SteeringReceived(*BLANK, commands=commands))
+
+    for _ in range(4):
+        fold_tools.steered(run, v.Steered(*ROW, command="inject", accepted=True))
+
+    assert [text for _, text in said(run)] == ["a", "b", "c", "d"]
 
 
 def test_a_refused_batch_is_dropped_whole() -> None:
