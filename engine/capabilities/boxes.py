@@ -4,6 +4,7 @@ A box is the same whichever backend builds it: system folders and the running Py
 project writable but for its protected entries, a private /tmp and home, no network, a bare environment.
 """
 
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,8 @@ DEFAULT_LIMITS = Limits()
 STARTING = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What the MCP client hands on of the user's environment."""
 
+WORD_BYTES = 100_000
+
 NO_STATUS = -1
 """In the place of a descriptor: nobody listens to how the box fares."""
 
@@ -80,7 +83,7 @@ NO_STATUS = -1
 class Box(Struct, frozen=True, kw_only=True):
     """What the command can reach. Paths are real and absolute; `read_only` wins over `project`.
 
-    `passed` names variables of the starting environment that go on into the box; `filter` and
+    `kept` are read-only, too, and have to be there: where one is gone, the box isn't built. `passed` names variables of the starting environment that go on into the box; `filter` and
     `calls` are a program of `syscall_filter` and the numbers that belong to it, or empty.
     """
 
@@ -88,6 +91,7 @@ class Box(Struct, frozen=True, kw_only=True):
     home: str
     readable: tuple[str, ...]
     read_only: tuple[str, ...]
+    kept: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...]
     private_space: int
     passed: tuple[str, ...] = ()
@@ -149,6 +153,9 @@ def bubblewrap_words(box: Box, status: int, program: str) -> list[str]:
     words += ["--bind", box.project, box.project]
     for path in box.read_only:
         words += ["--ro-bind-try", path, path]
+    for path in box.kept:
+        # Nothing can be mounted on a link. One that is replaced is noticed when the command has ended.
+        words += [] if Path(path).is_symlink() else ["--ro-bind", path, path]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(box.private_space), "--tmpfs", "/dev/shm"]
     return [*words, "--remount-ro", "/", "--chdir", box.project, "--"]
 
@@ -179,7 +186,10 @@ def fence_words(box: Box, status: int) -> list[str]:
 
 def _python_words(program: str, box: Box, status: int) -> list[str]:
     path = str(Path(__file__).with_name(program))
-    return [sys.executable, "-I", "-S", path, msgspec.json.encode(box).decode(), str(status)]
+    # Escaped, for a path needn't be UTF-8; in pieces, for the kernel takes 128 KiB for one word.
+    text = json.dumps(msgspec.to_builtins(box))
+    pieces = [text[start : start + WORD_BYTES] for start in range(0, len(text), WORD_BYTES)]
+    return [sys.executable, "-I", "-S", path, str(status), str(len(pieces)), *pieces]
 
 
 def _is_top_link(path: str) -> bool:

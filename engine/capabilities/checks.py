@@ -65,6 +65,8 @@ async def run_check(
     output = completed.output.decode()
     if completed.exit_code is None:
         output = f"{output.rstrip()}\n{spec.id}: {ending(completed, spec.timeout)}".lstrip()
+    if completed.left:
+        output = f"{output.rstrip()}\n{completed.left}".lstrip()
     return CheckReturned(*BLANK, exit_code=completed.exit_code, output=output, digest=completed.digest)
 
 

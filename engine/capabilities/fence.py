@@ -16,7 +16,6 @@ import _socket
 import binascii
 import contextlib
 import ctypes
-import json
 import os
 import select
 import signal
@@ -230,8 +229,8 @@ def remove(path: str) -> None:
 
 
 def main() -> None:
-    """`fence.py BOX STATUS WORD…`: STATUS is the descriptor that hears `exit-code` once the box stands."""
-    box, status, command = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    """Run the command behind the fence; `launcher.given` says how both are asked for."""
+    box, status, command = launcher.given()
     waking = Waking()
     for option, value in ((launcher.PR_SET_PDEATHSIG, signal.SIGTERM), (PR_SET_CHILD_SUBREAPER, 1)):
         launcher.checked(launcher.LIBC.prctl(option, value, 0, 0, 0), "prctl")
@@ -248,7 +247,9 @@ def main() -> None:
     telling.close()
     if status >= 0:
         os.close(status)
-    steward = Steward(received(told), box["calls"], Rule(box["project"], private, box["read_only"]))
+    steward = Steward(
+        received(told), box["calls"], Rule(box["project"], private, [*box["read_only"], *box["kept"]])
+    )
     code = launcher.code_of(until_ended(child, waking, steward))
     end_all()
     remove(private)

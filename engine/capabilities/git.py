@@ -10,7 +10,7 @@ from typing import Any
 
 from stepfold.engine.capabilities.context import CallContext
 from stepfold.engine.capabilities.results import refused, returned, returned_capped
-from stepfold.engine.capabilities.sandbox import Completed, SandboxBroken, run
+from stepfold.engine.capabilities.sandbox import Completed, SandboxBroken, look
 from stepfold.engine.capabilities.shell import kept
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.events.vocabulary import ToolReturned
@@ -54,7 +54,7 @@ async def run_git(words: str, context: CallContext) -> Completed | str:
     if not context.sandbox:
         return "there is no sandbox to run git in: see `stepfold doctor`"
     try:
-        return await run(
+        return await look(
             f"{NO_SETTINGS} {SAFE} {words}",
             workspace=context.workspace,
             backend=context.sandbox,

@@ -99,6 +99,8 @@ def build_root(box: Box) -> None:
     for path in box["read_only"]:
         if os.path.lexists(NEW_ROOT + path):
             show(path, held(NEW_ROOT + path), read_only=True)
+    for path in box["kept"]:
+        show(path, held(NEW_ROOT + path), read_only=True)
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{target}", f"{NEW_ROOT}/dev/{name}")
     os.chdir(NEW_ROOT)
@@ -251,9 +253,18 @@ def code_of(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
+def given() -> tuple[Box, int, list[str]]:
+    """What the command line says: the box, the descriptor that hears `exit-code`, the command.
+
+    `STATUS COUNT PIECE… WORD…`: so many pieces make the box.
+    """
+    status, last = int(sys.argv[1]), 3 + int(sys.argv[2])
+    return json.loads("".join(sys.argv[3:last])), status, sys.argv[last:]
+
+
 def main() -> None:
-    """`launcher.py BOX STATUS WORD…`: STATUS is the descriptor that hears `exit-code` once the box stands."""
-    box, status, command = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    """Build the box and run the command in it; STATUS hears `exit-code` once the box stands."""
+    box, status, command = given()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     enter_namespaces()
     inside = os.fork()

@@ -5,7 +5,10 @@ Pure. `stepfold.engine.capabilities.workspace` is the other half: it asks the fi
 
 import re
 
-PROTECTED = (".git", ".stepfold", "stepfold.toml")
+REPOSITORY = ".git"
+"""What git looks for in a folder and in each above it. `repositories.py` knows what else it takes for one."""
+
+PROTECTED = (REPOSITORY, ".stepfold", "stepfold.toml")
 """Top-level entries that a call may read and never write: what stands in them runs or rules outside.
 
 A hook or a setting in `.git` is run by the user's next git command; `.stepfold` is the log that a
@@ -43,6 +46,6 @@ def protected_entry(path: str) -> str:
     ignored, for on some file systems it makes no difference.
     """
     parts = [part.casefold() for part in path.split("/") if part not in ("", ".")]
-    if ".git" in parts:
-        return ".git"
+    if REPOSITORY in parts:
+        return REPOSITORY
     return parts[0] if parts and parts[0] in PROTECTED else ""

@@ -30,7 +30,7 @@ from stepfold.engine.capabilities.boxes import (
     launcher_words,
     limited,
 )
-from stepfold.engine.capabilities.guarded_entries import guarded_entries
+from stepfold.engine.capabilities.guarded_entries import Unguarded, guarded_entries
 from stepfold.engine.capabilities.output import Capture
 from stepfold.engine.capabilities.syscall_filter import NoFilter
 from stepfold.engine.capabilities.workspace import Workspace
@@ -51,6 +51,9 @@ GRACE_SECONDS = 1.0
 FENCE_SECONDS = 15.0
 """How long the fence may take to end what it fenced, before it is killed itself."""
 
+GONE_SECONDS = 5.0
+"""How long the kernel may take to end what is left in a box."""
+
 _PIECE = 64 * 1024
 _INNER = re.compile(rb'"child-pid": *(\d+)')
 
@@ -66,7 +69,8 @@ class Completed(Struct, frozen=True, kw_only=True):
     """A command that ended, or was ended: then `exit_code` is None.
 
     `output` holds head and tail of both streams in the order they came; `size` in bytes and
-    `digest` are of the whole. `flooded`: it was ended for writing more than the limit.
+    `digest` are of the whole. `flooded`: it was ended for writing more than the limit. `left` says what
+    of what it made could not stay, mostly nothing.
     """
 
     exit_code: int | None
@@ -76,6 +80,7 @@ class Completed(Struct, frozen=True, kw_only=True):
     truncated: bool = False
     timed_out: bool = False
     flooded: bool = False
+    left: str = ""
 
 
 class SandboxBroken(Exception):
@@ -109,16 +114,16 @@ def _fault_of(backend: str) -> str:
         return "bwrap is not installed"
     if os.uname().sysname != "Linux":
         return "needs Linux"
-    with tempfile.TemporaryDirectory() as folder, _status_pipe() as (_, status):
+    with tempfile.TemporaryDirectory() as folder, _status_pipe() as report:
         box = box_for(Workspace(folder), DEFAULT_LIMITS)
         try:
-            words = _words(box, backend, status, "true", DEFAULT_LIMITS)
+            words = _words(box, backend, report.status, "true", DEFAULT_LIMITS)
             ended = subprocess.run(
                 words,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=PROBE_SECONDS,
-                pass_fds=(status,),
+                pass_fds=(report.status,),
                 env={},
                 check=False,
             )
@@ -140,14 +145,43 @@ async def run(
     """Run a shell command in the project's folder, in the box of `backend`, for `timeout` seconds at most.
 
     However it ends (by itself, late, flooding, or because this task was cancelled), no process of
-    it is left. Raises SandboxBroken when the box could not be built, ValueError for no backend.
+    it is left, and no repository in the project that was not there before, but where there is no box.
+    Raises SandboxBroken when the box could not be built, ValueError for no backend.
     """
     box = box_for(workspace, limits, readable)
-    with guarded_entries(workspace), _status_pipe() as (heard, status):
-        with _words_for(box, backend, status, command, limits) as (words, environment):
-            process, output, transport = await _start(
-                words, environment, backend, box.project, (heard, status)
-            )
+    if backend == "none":
+        return await _run_in(box, command, backend, timeout, limits)
+    try:
+        async with guarded_entries(workspace) as guard:
+            guarded = msgspec.structs.replace(box, kept=guard.kept)
+            completed = await _run_in(guarded, command, backend, timeout, limits)
+    except Unguarded as reason:
+        raise SandboxBroken(str(reason)) from reason
+    return msgspec.structs.replace(completed, left=guard.said)
+
+
+async def look(
+    command: str,
+    *,
+    workspace: Workspace,
+    backend: str,
+    timeout: float,
+    limits: Limits = DEFAULT_LIMITS,
+    readable: Sequence[str] = (),
+) -> Completed:
+    """As `run`, for a command that only looks: the project is read-only to it."""
+    box = _read_only(box_for(workspace, limits, readable))
+    return await _run_in(box, command, backend, timeout, limits)
+
+
+def _read_only(box: Box) -> Box:
+    return msgspec.structs.replace(box, read_only=(box.project, *box.read_only))
+
+
+async def _run_in(box: Box, command: str, backend: str, timeout: float, limits: Limits) -> Completed:
+    with _status_pipe() as report:
+        with _words_for(box, backend, report.status, command, limits) as (words, environment):
+            process, output, transport = await _start(words, environment, backend, box.project, report)
             capture = Capture(limits.kept)
             timed_out = flooded = False
             try:
@@ -157,11 +191,11 @@ async def run(
                 timed_out = True
             finally:
                 try:
-                    await _leave_nothing(process, heard, backend)
+                    await _leave_nothing(process, report, backend)
                 finally:
                     # Only now: a command that cleans up, and says so, would die of the closed pipe.
                     transport.close()
-        if not (timed_out or flooded or backend == "none") and b"exit-code" not in _said(heard):
+        if not (timed_out or flooded or backend == "none") and b"exit-code" not in report.said():
             raise SandboxBroken(capture.capped().text.strip() or f"{backend} ended with {process.returncode}")
     capped = capture.capped()
     return Completed(
@@ -189,20 +223,17 @@ def server_words(
     `passed` are variables of the environment it is started in that reach it: their values stand in no
     command line, which everybody on the machine can read.
     """
-    box = box_for(workspace, limits, readable)
-    read_only = (box.project, *box.read_only)
-    lasting = msgspec.structs.replace(box, read_only=read_only, passed=tuple(passed))
+    lasting = msgspec.structs.replace(_read_only(box_for(workspace, limits, readable)), passed=tuple(passed))
     return _words(lasting, backend, NO_STATUS, command, limits)
 
 
 async def _start(
-    words: Sequence[str], environment: dict[str, str], backend: str, folder: str, pipe: tuple[int, int]
+    words: Sequence[str], environment: dict[str, str], backend: str, folder: str, report: "_Report"
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.ReadTransport]:
     """Start a command in a process group of its own, with both its streams on one pipe.
 
     The pipe is ours and not asyncio's, whose `wait` ends only when every holder of the pipe is gone.
     """
-    heard, status = pipe
     reading, writing = os.pipe()
     try:
         output = asyncio.StreamReader(limit=_PIECE)
@@ -218,11 +249,11 @@ async def _start(
                 cwd=folder,
                 env=environment,
                 start_new_session=True,
-                pass_fds=(status,),
+                pass_fds=(report.status,),
             )
         )
         try:
-            process = await _whole(spawning, heard, backend)
+            process = await _whole(spawning, report, backend)
         except BaseException:
             transport.close()
             raise
@@ -232,7 +263,7 @@ async def _start(
 
 
 async def _whole(
-    spawning: "asyncio.Future[asyncio.subprocess.Process]", heard: int, backend: str
+    spawning: "asyncio.Future[asyncio.subprocess.Process]", report: "_Report", backend: str
 ) -> asyncio.subprocess.Process:
     """Wait for a start even when cancelled in the middle of it, so that its whole group can be ended.
 
@@ -242,7 +273,7 @@ async def _whole(
     try:
         return await asyncio.shield(spawning)
     except asyncio.CancelledError:
-        await _leave_nothing(await spawning, heard, backend)
+        await _leave_nothing(await spawning, report, backend)
         raise
 
 
@@ -283,24 +314,33 @@ def _tasks_of(user: int) -> int:
     return count
 
 
+class _Report:
+    """What a box says of how it fares: that the command was started, which an exit code alone can't tell.
+
+    It is written to the descriptor `status`, which the box takes along.
+    """
+
+    def __init__(self, heard: int, status: int) -> None:
+        self.status = status
+        self._heard = heard
+        self._said = b""
+
+    def said(self) -> bytes:
+        """All that was reported until now."""
+        with contextlib.suppress(BlockingIOError):
+            self._said += os.read(self._heard, 4096)
+        return self._said
+
+
 @contextlib.contextmanager
-def _status_pipe() -> Iterator[tuple[int, int]]:
-    """A pipe on which the box says that the command was started, which an exit code alone can't tell."""
+def _status_pipe() -> Iterator[_Report]:
     heard, status = os.pipe()
     os.set_blocking(heard, False)
     try:
-        yield heard, status
+        yield _Report(heard, status)
     finally:
         os.close(heard)
         os.close(status)
-
-
-def _said(heard: int) -> bytes:
-    """What the box has reported until now; it is taken out of the pipe."""
-    try:
-        return os.read(heard, 4096)
-    except BlockingIOError:
-        return b""
 
 
 async def _until_ended(
@@ -334,19 +374,60 @@ async def _take(output: asyncio.StreamReader, capture: Capture, limit: int) -> b
     return False
 
 
-async def _leave_nothing(process: asyncio.subprocess.Process, heard: int, backend: str) -> None:
+async def _leave_nothing(process: asyncio.subprocess.Process, report: _Report, backend: str) -> None:
     """End what is left of a command: it is asked to end, and a second later killed with all around it."""
     cut_off = process.returncode is None
     patience = FENCE_SECONDS if backend == "seccomp" else GRACE_SECONDS
+    with _watched(_inner_of(process, report, backend)) as inner:
+        try:
+            if cut_off and _asked_to_end(process.pid, backend):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), patience)
+        finally:
+            _signal_group(process.pid, signal.SIGKILL)
+            if cut_off:
+                _kill_inner(report)
+        await process.wait()
+        await _until_gone(inner)
+
+
+def _inner_of(process: asyncio.subprocess.Process, report: _Report, backend: str) -> int:
+    """The first process of a box, with which all others of it end; 0 where it has none, or is gone already.
+
+    bwrap itself ends before it, and so does our launcher when it is killed.
+    """
+    if backend == "bubblewrap":
+        told = _INNER.search(report.said())
+        return int(told[1]) if told else 0
+    found = _children(process.pid) if backend == "landlock" and process.returncode is None else []
+    return found[0] if found else 0
+
+
+@contextlib.contextmanager
+def _watched(process: int) -> Iterator[int]:
+    """A descriptor by which a process, and no other that gets its number, is waited for; -1 for none."""
     try:
-        if cut_off and _asked_to_end(process.pid, backend):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), patience)
+        descriptor = os.pidfd_open(process) if process else -1
+    except OSError:
+        descriptor = -1
+    try:
+        yield descriptor
     finally:
-        _signal_group(process.pid, signal.SIGKILL)
-        if cut_off:
-            _kill_inner(heard)
-    await process.wait()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+async def _until_gone(watched: int) -> None:
+    """Wait for the first process of a box. The kernel lets it go when it has ended all others."""
+    if watched < 0:
+        return
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(watched, gone.set)
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(gone.wait(), GONE_SECONDS)
+    finally:
+        loop.remove_reader(watched)
 
 
 def _asked_to_end(outer: int, backend: str) -> bool:
@@ -381,13 +462,13 @@ def _group_of(process: int) -> int:
         return 0
 
 
-def _kill_inner(heard: int) -> None:
+def _kill_inner(report: _Report) -> None:
     """Kill the inner half of a box, of which bwrap tells before it lets it go on.
 
     It leaves the group for a session of its own a moment before it binds its life to the outer half;
     a box that is ended in that moment would go on without it.
     """
-    told = _INNER.search(_said(heard))
+    told = _INNER.search(report.said())
     if told:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(int(told[1]), signal.SIGKILL)

@@ -37,6 +37,8 @@ async def run_command(arguments: dict[str, Any], context: CallContext) -> ToolRe
     except SandboxBroken as reason:
         return refused("NoSandbox", f"the sandbox could not be built, and nothing ran: {reason}")
     head = f"{ending(completed, seconds)}\n"
+    if completed.left:
+        head = f"{head}{completed.left}\n"
     if context.sandbox == "none":
         head = f"sandbox=none\n{head}"
     return returned_capped(kept(completed), error_of(completed), head)

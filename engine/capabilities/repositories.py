@@ -1,0 +1,331 @@
+"""What git would take for a repository, anywhere in a project: found by one walk, and put aside after a command.
+
+Git runs programs that the settings of a repository name (`core.fsmonitor` in any `git status`, hooks in most
+other calls), with the rights of whoever calls it. So what makes a folder a repository is a command's way
+out of its sandbox: those that are there are read-only to it, and those that it leaves are renamed.
+
+The walk asks by name, as git does, so it is right on a file system that folds case. It follows no link, goes
+to any depth with few open files, and raises for nothing that a command can have left there.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from stepfold.engine.capabilities.paths import REPOSITORY
+
+HEAD = "HEAD"
+PROPOSED = "proposed"
+
+HELD_OPEN = 64
+"""Folders on the way down that stay open; those above are found again by `..`."""
+
+NUMBERS_AT_MOST = 100
+LONGEST_PATH = 4096
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_USABLE = stat.S_IRUSR | stat.S_IXUSR
+
+Identity = tuple[int, int, int]
+"""Device and inode: what stays when something is moved. Of a link, which can't be kept from being replaced,
+also the time of its making, for its number may go to the next one."""
+
+
+def is_git_folder(there: Callable[[str], bool]) -> bool:
+    """Whether git takes a folder for a repository without a `.git`, by the names that are there.
+
+    As git's `is_git_directory` has it: objects and refs may lie elsewhere, where `commondir` points.
+    """
+    return there(HEAD) and (there("commondir") or (there("objects") and there("refs")))
+
+
+class Place(Struct, frozen=True):
+    """Something that makes a repository: the entry `name` of the open folder at `path`.
+
+    `path` is relative to the project, empty for its root. The identity is that of a `.git` itself, and
+    for a `HEAD` that of its folder.
+    """
+
+    folder: int
+    path: str
+    name: str
+    identity: Identity
+
+    @property
+    def kept(self) -> str:
+        """What must not change for the repository to stay what it is, relative to the project."""
+        return joined(self.path, self.name) if self.name == REPOSITORY else self.path
+
+
+class Known(Struct, frozen=True):
+    """What was there before a command: repositories, where they lie, and folders that were shut by their owner.
+
+    A shut one counts with its time of change, which nobody who has opened it can put back.
+    """
+
+    repositories: dict[Identity, str]
+    shut: frozenset[tuple[int, int, int]]
+    unseen: frozenset[str]
+    mode: int
+
+
+class Left:
+    """What a command left that was not left at that, each by its path in the project.
+
+    `aside` has old and new path, `stuck` a path and why it could not be renamed, `opened` are folders
+    that had no rights for their owner, and `unseen` those that could not be looked into.
+    """
+
+    def __init__(self) -> None:
+        self.aside: list[tuple[str, str]] = []
+        self.stuck: list[tuple[str, str]] = []
+        self.opened: list[str] = []
+        self.unseen: list[str] = []
+
+    def put_aside(self, folder: int, path: str, name: str) -> None:
+        """Rename an entry of an open folder, if it is still there."""
+        old = joined(path, name)
+        try:
+            self.aside.append((old, joined(path, put_aside(folder, name))))
+        except FileNotFoundError:
+            return
+        except OSError as reason:
+            self.stuck.append((old, str(reason.strerror)))
+
+
+def known_in(root: str) -> Known:
+    """Look through a project before a command runs in it. Raises OSError where the root itself is shut.
+
+    What lies too deep for a path to name it can't be kept as it is, so it doesn't count as known. Neither
+    does an empty `.git`: it may be one that we put there for another command, and is no repository yet.
+    """
+    walk = _Walk(root, lambda found: False)
+    repositories = {
+        place.identity: place.kept
+        for place in walk.places()
+        if len(os.fsencode(f"{root}/{place.kept}")) < LONGEST_PATH and not _is_empty(place)
+    }
+    mode = stat.S_IMODE(os.lstat(root).st_mode)
+    return Known(repositories, frozenset(walk.shut), frozenset(walk.unseen), mode)
+
+
+def settle(root: str, known: Known, free: Sequence[str]) -> Left:
+    """Put aside each repository that was not there before, and open what a command has shut.
+
+    `free` are names in the root that nobody had taken, and that go aside as well. Never raises: what can't
+    be done is told.
+    """
+    left = Left()
+    walk = _Walk(root, lambda found: _moment(found) not in known.shut)
+    try:
+        left.opened += _reopened(root, known.mode)
+        folder = os.open(root, _FOLDER)
+        try:
+            for name in free:
+                left.put_aside(folder, "", name)
+        finally:
+            os.close(folder)
+        for place in walk.places():
+            if place.identity not in known.repositories and not _is_empty(place):
+                left.put_aside(place.folder, place.path, place.name)
+    except OSError:
+        left.unseen.append(".")
+    left.opened += walk.opened
+    left.unseen += (path for path in walk.unseen if path not in known.unseen)
+    return left
+
+
+def put_aside(folder: int, name: str) -> str:
+    """Rename an entry of an open folder to NAME.proposed, with a number if that is taken. Raises OSError."""
+    new = next(filter(lambda one: not there_in(folder, one), _names_aside(name)))
+    try:
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+    except PermissionError:
+        mode = stat.S_IMODE(os.fstat(folder).st_mode)
+        os.chmod(folder, mode | stat.S_IRWXU)  # noqa: PTH101 — an open folder has no path.
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+    return new
+
+
+def _names_aside(name: str) -> Iterator[str]:
+    yield f"{name}.{PROPOSED}"
+    yield from (f"{name}.{PROPOSED}.{number}" for number in range(2, NUMBERS_AT_MOST))
+    while True:
+        yield f"{name}.{PROPOSED}.{os.urandom(8).hex()}"
+
+
+def there_in(folder: int, name: str) -> bool:
+    """Whether an open folder has an entry of a name, a dangling link too."""
+    return os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False)
+
+
+def joined(path: str, name: str) -> str:
+    """A relative path and a name in it."""
+    return f"{path}/{name}" if path else name
+
+
+class _Folder:
+    """A folder on the way down: its name, its descriptor (-1: closed for now), what is left to go into."""
+
+    __slots__ = ("descriptor", "identity", "inner", "name")
+
+    def __init__(self, name: str, descriptor: int, identity: Identity) -> None:
+        self.name, self.descriptor, self.identity = name, descriptor, identity
+        self.inner: list[str] | None = None
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class _Walk:
+    """One walk through a project. `may_open` is asked of each folder that its owner has no rights for."""
+
+    def __init__(self, root: str, may_open: Callable[[os.stat_result], bool]) -> None:
+        self.shut: list[tuple[int, int, int]] = []
+        self.opened: list[str] = []
+        self.unseen: list[str] = []
+        self._may_open = may_open
+        self._way: list[_Folder] = []
+        self._root = root
+
+    def places(self) -> Iterator[Place]:
+        """Each place with its folder open. What is renamed meanwhile is looked into by its new name."""
+        opened = os.open(self._root, _FOLDER)
+        self._way.append(_Folder("", opened, _identity(os.fstat(opened))))
+        try:
+            while self._way:
+                here = self._way[-1]
+                if here.inner is None:
+                    yield from self._found(here)
+                    here.inner = self._folders_in(here)
+                if here.inner:
+                    self._go_into(here.inner.pop())
+                else:
+                    self._go_up()
+        finally:
+            for folder in self._way:
+                folder.close()
+
+    def _path(self, *more: str) -> str:
+        return "/".join((*(folder.name for folder in self._way[1:]), *more))
+
+    def _found(self, here: _Folder) -> Iterator[Place]:
+        def there(name: str) -> bool:
+            return there_in(here.descriptor, name)
+
+        if there(REPOSITORY):
+            with contextlib.suppress(OSError):
+                found = os.stat(REPOSITORY, dir_fd=here.descriptor, follow_symlinks=False)
+                yield Place(here.descriptor, self._path(), REPOSITORY, _identity(found))
+        if is_git_folder(there):
+            yield Place(here.descriptor, self._path(), HEAD, here.identity)
+
+    def _folders_in(self, here: _Folder) -> list[str]:
+        try:
+            with os.scandir(here.descriptor) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            self.unseen.append(self._path())
+            return []
+        # One that is still called so is known, or could not be renamed; the root's store no command changes.
+        apart = (REPOSITORY, ".stepfold") if len(self._way) == 1 else (REPOSITORY,)
+        return [name for name in names if name not in apart]
+
+    def _go_into(self, name: str) -> None:
+        above = self._way[-1].descriptor
+        try:
+            opened = self._opened(name, above)
+        except (FileNotFoundError, NotADirectoryError):
+            return  # It was moved away meanwhile, or a link took its place.
+        except OSError:
+            self.unseen.append(self._path(name))
+            return
+        if opened is None:
+            return
+        self._way.append(_Folder(name, opened, _identity(os.fstat(opened))))
+        if len(self._way) > HELD_OPEN:
+            self._way[-HELD_OPEN].close()
+
+    def _opened(self, name: str, above: int) -> int | None:
+        """An open folder; None for one that was shut before, and so holds nothing new."""
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        if found.st_mode & _USABLE != _USABLE and stat.S_ISDIR(found.st_mode):
+            self.shut.append(_moment(found))
+            if not self._may_open(found):
+                return None
+            _make_usable(name, above, found)
+            self.opened.append(self._path(name))
+        return os.open(name, _FOLDER, dir_fd=above)
+
+    def _go_up(self) -> None:
+        below = self._way.pop()
+        if not self._way or self._way[-1].descriptor >= 0:
+            below.close()
+            return
+        above = self._way[-1]
+        try:
+            above.descriptor = os.open("..", _FOLDER, dir_fd=below.descriptor)
+            moved = _identity(os.fstat(above.descriptor)) != above.identity
+        except OSError:
+            moved = True
+        below.close()
+        if moved:
+            # Somebody moves folders at this very moment, and there is no way back that can be trusted.
+            self.unseen.append(self._path())
+            for folder in self._way:
+                folder.close()
+            self._way.clear()
+
+
+def identity_of(path: Path) -> Identity:
+    """The identity of what lies at a path. Raises OSError."""
+    return _identity(path.lstat())
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino, found.st_ctime_ns if stat.S_ISLNK(found.st_mode) else 0
+
+
+def _moment(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def _is_empty(place: Place) -> bool:
+    """Whether a `.git` is a folder without anything in it, which git goes past."""
+    if place.name != REPOSITORY:
+        return False
+    try:
+        opened = os.open(REPOSITORY, _FOLDER, dir_fd=place.folder)
+    except OSError:
+        return False
+    try:
+        with os.scandir(opened) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+
+
+def _make_usable(name: str, above: int | None, found: os.stat_result) -> None:
+    """Give a folder's owner all rights again, whatever stands at its path by now. Raises OSError."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(found.st_mode) | stat.S_IRWXU)  # noqa: PTH101
+    finally:
+        os.close(handle)
+
+
+def _reopened(root: str, mode: int) -> tuple[str, ...]:
+    """Give the project's own folder back the rights it had, where its owner has too few of them."""
+    found = os.lstat(root)
+    if found.st_mode & stat.S_IRWXU & mode == stat.S_IRWXU & mode:
+        return ()
+    os.chmod(root, mode)  # noqa: PTH101
+    return (".",)
