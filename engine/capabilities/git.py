@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepfold.engine.capabilities.context import CallContext
+from stepfold.engine.capabilities.paths import STORE
 from stepfold.engine.capabilities.results import refused, returned, returned_capped
 from stepfold.engine.capabilities.sandbox import Completed, SandboxBroken, look
 from stepfold.engine.capabilities.shell import kept
@@ -18,18 +19,21 @@ from stepfold.events.vocabulary import ToolReturned
 SECONDS = 60.0
 
 SAFE = (
-    "git --no-pager --no-optional-locks --literal-pathspecs "
+    "git --no-pager --no-optional-locks "
     "-c core.fsmonitor=false -c core.hooksPath=/dev/null "
     "-c core.pager=cat -c diff.external= -c core.attributesFile=/dev/null -c core.quotePath=false "
     "-c color.ui=false -c submodule.recurse=false -c protocol.allow=never -c core.sshCommand=false "
     "-c safe.directory='*'"
 )
+AS_WRITTEN = "--literal-pathspecs"
+"""In front of a command that a path of the model goes into: what stands in it is no pattern."""
+
 NO_SETTINGS = "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_ATTR_NOSYSTEM=1"
 
 
 async def status(arguments: dict[str, Any], context: CallContext) -> ToolReturned:
-    """`git.status`: the branch, and one line a changed file, as git's short form has them."""
-    completed = await run_git("status --short --branch --ignore-submodules=dirty", context)
+    """`git.status`: the branch, and one line a changed file, as git's short form has them; never the store."""
+    completed = await run_git(f"status --short --branch -- . ':(exclude,glob)**/{STORE}/**'", context)
     return _result(completed, "nothing changed")
 
 
@@ -39,7 +43,7 @@ async def diff(arguments: dict[str, Any], context: CallContext) -> ToolReturned:
     if path:
         context.workspace.resolve(path)
     behind = f" -- {shlex.quote(path)}" if path else ""
-    words = f"diff --no-ext-diff --no-textconv --ignore-submodules=dirty{behind}"
+    words = f"{AS_WRITTEN} diff --no-ext-diff --no-textconv{behind}"
     born = await run_git("rev-parse --verify --quiet HEAD", context)
     against = words.replace("diff", "diff HEAD" if _is_zero(born) else "diff --cached", 1)
     return _result(await run_git(against, context), "no difference")

@@ -12,7 +12,8 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from os.path import lexists
+from pathlib import Path, PurePath
 
 from msgspec import Struct
 
@@ -43,6 +44,20 @@ def is_git_folder(there: Callable[[str], bool]) -> bool:
     return there(HEAD) and (there("commondir") or (there("objects") and there("refs")))
 
 
+def made_by_writing(root: Path, relative: PurePath) -> str:
+    """The folder that a file lies in, or would make, as a repository without a `.git`; an empty string for none.
+
+    `.` is the root. Names count in every spelling, for on some file systems that makes no difference.
+    """
+    folder = root
+    for part in relative.parts:
+        taken = part.casefold()
+        if is_git_folder(lambda name, at=folder, taken=taken: name.casefold() == taken or lexists(at / name)):
+            return folder.relative_to(root).as_posix()
+        folder = folder / part
+    return ""
+
+
 class Place(Struct, frozen=True):
     """Something that makes a repository: the entry `name` of the open folder at `path`.
 
@@ -62,7 +77,7 @@ class Place(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What was there before a command: repositories, where they lie, and folders that were shut by their owner.
+    """What was there before a command: repositories and where they lie, and folders that were shut.
 
     A shut one counts with its time of change, which nobody who has opened it can put back.
     """
@@ -146,7 +161,7 @@ def put_aside(folder: int, name: str) -> str:
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
     except PermissionError:
         mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        os.chmod(folder, mode | stat.S_IRWXU)  # noqa: PTH101 — an open folder has no path.
+        os.chmod(folder, mode | stat.S_IRWXU)
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
     return new
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stepfold.engine.capabilities.context import CallContext
-from stepfold.engine.capabilities.git import run_git
+from stepfold.engine.capabilities.git import AS_WRITTEN, run_git
 from stepfold.engine.capabilities.paths import STORE
 from stepfold.engine.capabilities.results import refused, returned
 from stepfold.events.vocabulary import ToolReturned
@@ -79,7 +79,7 @@ async def files_of_git(below: str, context: CallContext) -> list[str] | None:
     quoted = "'" + below.replace("'", "'\\''") + "'"
     limits = msgspec.structs.replace(context.limits, kept=LISTING_LIMIT)
     completed = await run_git(
-        f"ls-files -z --cached --others --exclude-standard -- {quoted}",
+        f"{AS_WRITTEN} ls-files -z --cached --others --exclude-standard -- {quoted}",
         msgspec.structs.replace(context, limits=limits),
     )
     if isinstance(completed, str) or completed.exit_code != 0 or completed.truncated:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stepfold.engine.capabilities.paths import path_fault, protected_entry
+from stepfold.engine.capabilities.repositories import made_by_writing
 
 
 class PathOutside(Exception):
@@ -54,6 +55,11 @@ class Workspace:
         guarded = protected_entry(self.relative(real)) or protected_entry(path)
         if guarded:
             raise PathOutside(f"{guarded} can be read and not written: put the file elsewhere")
+        repository = made_by_writing(self.root, real.relative_to(self.root))
+        if repository:
+            raise PathOutside(
+                f"{path!r} is or makes a part of a git repository ({repository}): put the file elsewhere"
+            )
         if real.is_relative_to(Path(sys.prefix).resolve()) and sys.prefix != sys.base_prefix:
             raise PathOutside(
                 f"{path!r} belongs to the environment that runs the engine: put the file elsewhere"

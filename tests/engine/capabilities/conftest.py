@@ -1,8 +1,10 @@
 """A real project to work on, and the sandboxes that this machine has."""
 
 import asyncio
+import shutil
 import subprocess
-from collections.abc import Awaitable
+import tempfile
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,15 @@ def sandbox() -> str:
     if not AVAILABLE:
         pytest.skip("this machine has no sandbox")
     return AVAILABLE[0]
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A folder that an ordinary user can reach, which pytest's own is not when root runs it."""
+    folder = Path(tempfile.mkdtemp(prefix="stepfold-escape-")).resolve()
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

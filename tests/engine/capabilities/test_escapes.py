@@ -8,36 +8,29 @@ made or changed, a connection that arrives, a process that ends.
 import asyncio
 import os
 import resource
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from stepfold.engine.capabilities.boxes import (
-    DEFAULT_LIMITS,
-    Limits,
-    box_for,
-    bubblewrap_program,
-    bubblewrap_words,
-    fence_words,
-    launcher_words,
-    limited,
-)
 from stepfold.engine.capabilities.context import CallContext
 from stepfold.engine.capabilities.lifecycle import Refused, admit
 from stepfold.engine.capabilities.manifests import NATIVE_BY_NAME
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.sandbox import run
 from stepfold.engine.capabilities.workspace import Workspace
+from tests.engine.capabilities.ordinary_user import (
+    CAN_BE_NOBODY,
+    LIMITED,
+    NOBODY,
+    given_to_nobody,
+    ordinary_words,
+)
 
 SECRET = "the-secret-outside"
-NOBODY = 65534
 
 LEXICAL = (
     "/etc/passwd",
@@ -250,15 +243,6 @@ class Outside:
 
 
 @pytest.fixture
-def base() -> Iterator[Path]:
-    """A folder that an ordinary user can reach, which pytest's own is not when root runs it."""
-    folder = Path(tempfile.mkdtemp(prefix="stepfold-escape-")).resolve()
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
 def yard(base: Path) -> Path:
     root = base / "project"
     (root / "src").mkdir(parents=True)
@@ -365,9 +349,6 @@ def test_the_witnesses_see_a_way_out_where_there_is_no_sandbox(
     assert outside.shows_a_way_out()
 
 
-LIMITED = Limits(cpu_seconds=10, processes=64)
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_gets_out_of_the_sandbox(command: str, yard: Path, outside: Outside, backend: str) -> None:
     before = guarded(yard)
@@ -380,14 +361,13 @@ def test_no_command_gets_out_of_the_sandbox(command: str, yard: Path, outside: O
     assert guarded(yard) == before
 
 
-if os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("python3", path="/usr/bin"):
+if CAN_BE_NOBODY:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_no_command_of_an_ordinary_user_gets_out(
         command: str, yard: Path, outside: Outside, backend: str
     ) -> None:
-        for path in (yard, *yard.rglob("*")):
-            os.chown(path, NOBODY, NOBODY)
+        given_to_nobody(yard)
         before = guarded(yard)
         command = f"id -u; {command}"
         completed = subprocess.run(
@@ -405,26 +385,3 @@ if os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("python3", pat
         assert str(NOBODY).encode() in completed.stdout, "the box stood, and the user was that one"
         assert outside.shows_a_way_out() == []
         assert guarded(yard) == before
-
-
-def ordinary_words(command: str, project: Path, backend: str) -> list[str]:
-    """The box as `run` builds it, without the interpreter of the tests, which that user may not read."""
-    box = box_for(Workspace(project), DEFAULT_LIMITS)
-    box = msgspec.structs.replace(
-        box,
-        readable=tuple(
-            path for path in box.readable if Path(path).stat().st_mode & 0o5 == 0o5 and readable_by_all(path)
-        ),
-    )
-    if backend == "bubblewrap":
-        outer = bubblewrap_words(box, 2, bubblewrap_program())
-    else:
-        outer = launcher_words(box, 2) if backend == "landlock" else fence_words(box, 2)
-        outer[0] = "/usr/bin/python3"
-    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    return [*as_nobody, *outer, *limited(command, LIMITED)]
-
-
-def readable_by_all(path: str) -> bool:
-    """Whether every folder on the way lets everybody through."""
-    return all(parent.stat().st_mode & 0o1 for parent in Path(path).resolve().parents)

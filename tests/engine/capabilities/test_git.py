@@ -62,3 +62,24 @@ def test_a_git_file_that_nobody_confirms_shows_no_folder(project: Path, tmp_path
     (secret / "HEAD").touch()
     (project / ".git").write_text(f"gitdir: {secret}\n")
     assert repository_folders(Workspace(project)) == ()
+
+
+def test_status_shows_no_store_and_says_of_nested_repositories_what_git_says(
+    boxed: Any, repository: Path
+) -> None:
+    commit = ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "start"]
+    (repository / "lib").mkdir()
+    (repository / "lib" / "a").write_text("one\n")
+    for words in (["init", "-q"], ["add", "a"], commit):
+        subprocess.run(["git", *words], cwd=repository / "lib", check=True)
+    adding = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "./lib", "part"]
+    for words in (adding, commit):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    (repository / "part" / "a").write_text("two\n")
+    for store in (".stepfold", "deep/.stepfold"):
+        (repository / store).mkdir(parents=True)
+        (repository / store / "log").touch()
+    assert boxed("git.status").content == "## main\n m part\n?? lib/\n"
+    assert "-dirty" in boxed("git.diff").content
+    (repository / "deep" / "new").touch()
+    assert boxed("git.status").content == "## main\n m part\n?? deep/\n?? lib/\n"
