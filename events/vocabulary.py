@@ -256,6 +256,17 @@ class EffectLost(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     """On resume: the effect was in flight when the process died, and may not run twice."""
 
 
+class WorkerSpent(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What a reply to a worker that is at work has cost. `worker` is the key of its call, `child` that reply alone.
+
+    The landing of the call has the sum, of which only what was not told by then is added. So a worker that
+    is given up has its cost in its parent's, and a budget counts what workers spend while they do.
+    """
+
+    worker: str
+    child: ChildUsage
+
+
 class CheckReturned(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A check ended. `exit_code` is None when it could not run; `digest` is of the whole output.
 
@@ -781,6 +792,7 @@ ObservedEvent = (
     | ToolReturned
     | ToolErred
     | EffectLost
+    | WorkerSpent
     | CheckReturned
     | WorkspaceChanged
     | MemoryRecalled

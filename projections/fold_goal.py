@@ -43,6 +43,7 @@ from stepfold.events.vocabulary import (
     UserAnswered,
     UserAsked,
     UserLoaded,
+    WorkerSpent,
     WorkspaceChanged,
 )
 from stepfold.projections import fold_repeats as repeats
@@ -51,6 +52,7 @@ from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
 from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot, microseconds
+from stepfold.projections.usage import plus_spent
 
 LISTEN = "user"
 """The key of the effect that waits for a person."""
@@ -290,10 +292,18 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
         return
     goal.workers.remove(slot)
     if isinstance(slot.landed, ToolReturned | ToolErred):
-        run.usage = run.usage.plus_child(slot.landed.child)
+        run.usage = run.usage.plus_child(plus_spent(slot.landed.child, slot.spent, -1))
     if goal.pending is None:
         # No call of this step will carry it to the model: it landed while the run waited for a person.
         run.history.append(Message("user", lines))
+
+
+def worker_spent(run: Run, event: WorkerSpent) -> None:
+    """It counts at once, whatever becomes of the worker."""
+    run.usage = run.usage.plus_child(event.child)
+    slot = fold_shared.slot_of(run, event.worker)
+    if slot is not None:
+        slot.spent = plus_spent(slot.spent, event.child)
 
 
 def check_started(run: Run, event: CheckStarted) -> None:

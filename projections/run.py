@@ -69,6 +69,7 @@ GOAL: Reducers = {
     v.CapabilitiesLoaded: goal.capabilities_loaded,
     v.ToolRejected: goal.tool_rejected,
     v.CheckStarted: goal.check_started,
+    v.WorkerSpent: goal.worker_spent,
     v.CheckReturned: goal.check_returned,
     v.WorkspaceChanged: goal.workspace_changed,
     v.EvidenceRecorded: goal.evidence_recorded,

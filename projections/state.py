@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stepfold.events.configuration import Config, GoalConfig, HarnessConfig, ImportedConfig, Manifest
 from stepfold.events.vocabulary import (
+    NO_CHILD,
     ApprovalAnswered,
     CheckReturned,
     Command,
@@ -71,7 +72,8 @@ class Slot(Accumulator):
     `phase` goes from `asked` over `started` to `done`; a call that never runs goes from `asked` to
     `done`, and one that is the structured answer is `structured` until then. `row` is its answer, which
     waits until all calls before it have theirs. `refusal` is the answer that a `before_tool` hook gave in
-    its place, `patch` what an `after_tool` hook made of the result. The key is made of the step and the
+    its place, `patch` what an `after_tool` hook made of the result, `spent` what a worker is known to have
+    cost so far. The key is made of the step and the
     position in the turn: models give the same call id twice, so the id is only echoed.
     """
 
@@ -90,6 +92,7 @@ class Slot(Accumulator):
         "phase",
         "refusal",
         "row",
+        "spent",
         "started_at",
     )
 
@@ -109,6 +112,7 @@ class Slot(Accumulator):
         self.after_hooks = 0
         self.announced = False
         self.child_closed = False
+        self.spent = NO_CHILD
 
 
 class HarnessState(Accumulator):

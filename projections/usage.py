@@ -48,5 +48,15 @@ class Usage(Struct, frozen=True, gc=False):
         )
 
 
+def plus_spent(one: ChildUsage, other: ChildUsage, sign: int = 1) -> ChildUsage:
+    """Two costs together; with the sign -1, the first without the second."""
+    return ChildUsage(
+        one.model_calls + sign * other.model_calls,
+        one.input_tokens + sign * other.input_tokens,
+        one.output_tokens + sign * other.output_tokens,
+        one.cost + sign * other.cost,
+    )
+
+
 def _sum(one: int | None, two: int | None) -> int | None:
     return two if one is None else one + (two or 0)

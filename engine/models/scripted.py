@@ -79,7 +79,8 @@ class Script:
         return _later(outcome, line.delay) if line.delay else outcome
 
     def _exhausted(self, call: int) -> ModelErred:
-        detail = f"{self.name} has {len(self)} lines, and this is model call {call}: add a line for it"
+        lines = "1 line" if len(self) == 1 else f"{len(self)} lines"
+        detail = f"{self.name} has {lines}, and this is model call {call}: add a line for it"
         return ModelErred(*BLANK, error="script_exhausted", detail=detail)
 
 

@@ -34,7 +34,7 @@ from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
 from stepfold.engine.runtime.undo import Undo
-from stepfold.engine.runtime.workers import landing_of, worker_config, worker_id
+from stepfold.engine.runtime.workers import landing_of, telling, worker_config, worker_id
 from stepfold.events.configuration import (
     NO_BUDGET,
     NO_GUARDS,
@@ -60,6 +60,7 @@ from stepfold.events.vocabulary import (
     ToolErred,
     ToolReturned,
     ToolsListed,
+    WorkerSpent,
 )
 from stepfold.projections.effects import CallTool
 from stepfold.projections.fold_goal import config_of
@@ -194,9 +195,13 @@ class AgentLoop:
             await _close(self.model)
 
     async def _go_on(
-        self, effects: LiveEffects, answer: str | None, given_up: Callable[[], bool]
+        self,
+        effects: LiveEffects,
+        answer: str | None,
+        given_up: Callable[[], bool],
+        watch: Watch | None = None,
     ) -> LoopOutcome:
-        with self._log(effects) as log:
+        with self._log(effects, watch) as log:
             reopened = reopen(log.recorded(), log)
             if answer is None and rests(reopened.run):
                 return outcome(reopened.run)
@@ -297,7 +302,7 @@ class AgentLoop:
             self.project,
             memory,
             self._limits,
-            self._work,
+            lambda effect, run: self._work(effect, run, effects.push),
             approve,
             self._undo(run_id),
             store=self.store.folder,
@@ -320,6 +325,7 @@ class AgentLoop:
         config: GoalConfig,
         effects: LiveEffects,
         given_up: Callable[[], bool],
+        watch: Watch | None = None,
         *,
         parent: str = "",
         parent_call: str = "",
@@ -329,25 +335,31 @@ class AgentLoop:
                 *BLANK, config=config, engine=version("stepfold"), parent=parent, parent_call=parent_call
             )
         )
-        with self._log(effects) as log:
+        with self._log(effects, watch) as log:
             log.begin()
             return await self._drive(Run(), effects, log, given_up)
 
-    async def _work(self, effect: CallTool, run: Run) -> ToolReturned | ToolErred:
+    async def _work(
+        self, effect: CallTool, run: Run, tell: Callable[[WorkerSpent], None]
+    ) -> ToolReturned | ToolErred:
         """Run a worker, or go on with one whose parent was taken up again; its log is its own."""
         effects = self._effects(worker_id(run, effect))
+        watch = telling(effect.key, tell, self._watch)
 
         def given_up() -> bool:
             return effect.key not in run.due
 
         if self.store.holds(effects.run_id):
-            return landing_of(await self._go_on(effects, None, given_up), effect)
+            return landing_of(await self._go_on(effects, None, given_up, watch), effect)
         config = worker_config(run, effect)
-        ended = await self._begin(config, effects, given_up, parent=run.run_id, parent_call=effect.call_id)
+        ended = await self._begin(
+            config, effects, given_up, watch, parent=run.run_id, parent_call=effect.call_id
+        )
         return landing_of(ended, effect)
 
-    def _log(self, effects: LiveEffects) -> RunLog:
-        log = RunLog(self.store, effects.run_id, watch=self._watch, durability=self._durability)
+    def _log(self, effects: LiveEffects, watch: Watch | None = None) -> RunLog:
+        watch = watch or self._watch
+        log = RunLog(self.store, effects.run_id, watch=watch, durability=self._durability)
         effects.log = log
         return log
 

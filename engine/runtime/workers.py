@@ -1,11 +1,22 @@
 """Workers: what a dispatched task is run under, and what its outcome is to the run that dispatched it."""
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepfold.engine.runtime.run_log import Watch
 from stepfold.events.configuration import Budget, GoalConfig
-from stepfold.events.vocabulary import BLANK, ChildUsage, ToolErred, ToolReturned
+from stepfold.events.vocabulary import (
+    BLANK,
+    AnyEvent,
+    ChildUsage,
+    ModelReplied,
+    ToolErred,
+    ToolReturned,
+    WorkerSpent,
+)
 from stepfold.projections.effects import CallTool
 from stepfold.projections.fold_calls import child_id
 from stepfold.projections.fold_goal import config_of, worked
@@ -72,6 +83,21 @@ def landing_of(outcome: LoopOutcome, effect: CallTool) -> ToolReturned | ToolErr
         case _:
             text = f"{spent} ended as {outcome.status}, without a summary: look at what it did"
             return ToolReturned(*BLANK, content=text, error="WorkerUnfinished", child=child)
+
+
+def telling(worker: str, tell: Callable[[WorkerSpent], None], watch: Watch | None) -> Watch:
+    """Who watches a worker's run, and beside them its parent, which is told what each reply has cost."""
+
+    def told(event: AnyEvent) -> None:
+        match event:
+            case ModelReplied():
+                tell(WorkerSpent(*BLANK, worker=worker, child=child_usage(Usage().plus(event))))
+            case WorkerSpent():
+                tell(replace(event, worker=worker))
+        if watch is not None:
+            watch(event)
+
+    return told
 
 
 def child_usage(usage: Usage) -> ChildUsage:

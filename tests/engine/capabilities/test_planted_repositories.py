@@ -127,7 +127,7 @@ def planted(command: str, project: Path, backend: str, timeout: float = 30) -> C
 
 def that_run(ways: dict[str, str], project: Path, witnesses: Path, by: tuple[str, ...] = ()) -> set[str]:
     """The ways that have something run in a `git status`, asked in every folder, the shut ones too."""
-    asking = 'chmod -R u+rwX . && find . -name "??" -prune -o -type d -exec sh -c \'cd "$1" && git status\' sh {} \\;'
+    asking = 'chmod -R u+rwX . && find . \\( -name "??" -o -name objects -o -name refs \\) -prune -o -type d -exec sh -c \'cd "$1" && git status\' sh {} \\;'
     for left in witnesses.iterdir():
         left.unlink()
     subprocess.run([*by, "sh", "-c", asking], cwd=project, capture_output=True, check=False)

@@ -78,7 +78,7 @@ def test_a_script_that_is_too_short_says_so(project: Project) -> None:
     result = project.run(VERIFY)
 
     assert result.code == 1
-    assert "has 1 lines, and this is model call 2" in project.events("ModelErred")[0]["detail"]
+    assert "has 1 line, and this is model call 2" in project.events("ModelErred")[0]["detail"]
 
 
 def test_the_step_cap_ends_without_a_terminal_event(project: Project) -> None:

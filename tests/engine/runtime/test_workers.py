@@ -21,6 +21,7 @@ from stepfold.events.vocabulary import (
     RunFinished,
 )
 from stepfold.projections.outcome import LoopOutcome
+from stepfold.projections.run import fold
 from tests.house import ASK, FINISH, VERIFY, action, call, load
 
 GOAL = "count it all"
@@ -212,6 +213,36 @@ def test_a_worker_that_had_ended_is_not_run_again(tmp_path: Path) -> None:
     assert "has finished: seven" in answer(outcome, "call_1")
     assert model.asked["part"] == 1
     assert not [event for event in logs_of(loop)[GOAL] if type(event).__name__ == "EffectLost"]
+
+
+def test_what_a_worker_has_cost_is_its_parents_too_when_it_is_given_up(tmp_path: Path) -> None:
+    model = ByGoal({GOAL: [dispatch("a")], "a": [action("capability_search", query="x"), FINISH]})
+    loop = loop_on(tmp_path, model)
+
+    async def run() -> LoopOutcome:
+        effects = loop._effects("root")
+        running = asyncio.create_task(loop._run(GOAL, effects))
+        while model.asked["a"] < 1:
+            await asyncio.sleep(0)
+        model.halted = {"a"}
+        while model.asked["a"] < 2:
+            await asyncio.sleep(0)
+        effects.push(CancelRequested(*BLANK, reason="SIGINT"))
+        return await running
+
+    outcome = asyncio.run(run())
+
+    usage = {goal: fold(log).usage for goal, log in logs_of(loop).items()}
+    assert outcome.finish == "cancelled"
+    assert usage["a"].total_tokens > 0
+    assert usage[GOAL].model_calls == 2
+    own = sum(
+        event.input_tokens + event.output_tokens
+        for event in logs_of(loop)[GOAL]
+        if isinstance(event, ModelReplied)
+    )
+    assert outcome.usage.total_tokens == usage[GOAL].total_tokens == own + usage["a"].total_tokens
+    assert all_replay(loop)
 
 
 def test_a_cancel_goes_down_to_the_workers(tmp_path: Path) -> None:
