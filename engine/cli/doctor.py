@@ -3,6 +3,7 @@
 import asyncio
 import json
 import platform
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from stepfold.engine.cli.run import project_folder
 from stepfold.engine.models.discovery import find_local
 from stepfold.engine.models.keys import key_of
 from stepfold.engine.runtime.settings import Settings, read_settings
+from stepfold.events.index_fault import fault_of
 from stepfold.events.store import StoreError, open_store
 
 
@@ -26,13 +28,22 @@ from stepfold.events.store import StoreError, open_store
 @click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
 @click.option("--json", "for_machines", is_flag=True, help="One JSON object on stdout.")
 def doctor(project: str, store: str | None, for_machines: bool) -> None:
-    """Which sandbox, model endpoints, checks and MCP servers are there, and how to get what is missing."""
+    """Which sandbox, model endpoints, checks and MCP servers are there, and how to get what is missing.
+
+    Exits with 1 when the store can't be used.
+    """
     folder = project_folder(project)
     settings = read_settings(folder)
     found = findings(settings, folder, store_address(store, folder))
     if for_machines:
         click.echo(json.dumps(found))
-        return
+    else:
+        _tell(found)
+    if found["store"]["problem"]:
+        sys.exit(1)
+
+
+def _tell(found: dict[str, Any]) -> None:
     say(f"stepfold  {found['stepfold']} on Python {found['python']}")
     sandbox = found["sandbox"]
     say(f"sandbox   {sandbox['backend'] or 'none found'}: {sandbox['why']}")
@@ -59,7 +70,9 @@ def doctor(project: str, store: str | None, for_machines: bool) -> None:
         how = "contained" if server["contained"] else "not contained"
         says = server["error"] or f"answers with {server['tools']} tools, {how}{left_out}"
         say(f"mcp       {server['name']}: {says}")
-    say(f"store     {found['store']['folder']}: {found['store']['runs']} runs")
+    store_found = found["store"]
+    runs = "1 run" if store_found["runs"] == 1 else f"{store_found['runs']} runs"
+    say(f"store     {store_found['folder']}: {store_found['problem'] or runs}")
 
 
 def findings(settings: Settings, folder: Path, store: Path | str) -> dict[str, Any]:
@@ -102,12 +115,14 @@ def _key(variable: str) -> dict[str, Any]:
 def _store(address: Path | str) -> dict[str, Any]:
     """What is there, without making it. A URL's password is never shown."""
     if isinstance(address, Path):
-        return {"folder": str(address), "runs": len(list(address.glob("runs/*.jsonl")))}
+        runs = len(list(address.glob("runs/*.jsonl")))
+        return {"folder": str(address), "runs": runs, "problem": fault_of(address / "store.sqlite")}
     try:
         with open_store(address) as opened:
-            return {"folder": opened.name, "runs": len(opened.run_ids())}
+            return {"folder": opened.name, "runs": len(opened.run_ids()), "problem": ""}
     except StoreError as error:
-        return {"folder": str(error), "runs": 0}
+        where, _, problem = str(error).partition(": ")
+        return {"folder": where, "runs": 0, "problem": problem or "it can't be used"}
 
 
 async def _servers(settings: Settings, folder: Path, backend: str) -> list[dict[str, Any]]:

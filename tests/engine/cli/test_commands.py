@@ -1,6 +1,7 @@
 """The command as installed: its help, `diagram`, `doctor`, `demo`."""
 
 import json
+import sqlite3
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_the_doctor_tells_machines_what_is_there(project: Project) -> None:
         "stepfold", "python", "sandbox", "models", "key", "checks", "mcp_servers", "store",
     ]  # fmt: skip
     assert result.json["checks"] == [{"id": "sum", "command": "grep -q 'a + b' calc.py"}]
-    assert result.json["store"] == {"folder": str(project.store), "runs": 0}
+    assert result.json["store"] == {"folder": str(project.store), "runs": 0, "problem": ""}
     assert not project.store.exists()
 
 
@@ -105,3 +106,26 @@ def test_the_demo_never_writes_into_what_is_there(stepfold: Command, tmp_path: P
     (tmp_path / "demo").mkdir()
 
     stepfold("demo", "--into", tmp_path / "demo").is_refused("is there already", "--into")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [("broken", "file is not a database; move it away"), ("locked", "locked by another")]
+)
+def test_the_doctor_says_what_is_wrong_with_a_store(project: Project, state: str, said: str) -> None:
+    database = project.store / "store.sqlite"
+    database.parent.mkdir(exist_ok=True)
+    if state == "broken":
+        database.write_bytes(b"no database " * 1000)
+    holder = sqlite3.connect(":memory:" if state == "broken" else database)
+    holder.execute("BEGIN EXCLUSIVE")
+    result = project.stepfold("doctor", "--project", project.folder)
+    holder.close()
+    assert result.code == 1
+    assert said in result.text
+
+
+def test_the_doctor_calls_no_store_that_is_out_of_reach_empty(project: Project) -> None:
+    nowhere = "postgresql://127.0.0.1:1/none"
+    result = project.stepfold("doctor", "--project", project.folder, "--store", nowhere, "--json")
+    assert result.code == 1
+    assert result.json["store"]["problem"]

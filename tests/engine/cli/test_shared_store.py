@@ -56,7 +56,7 @@ def test_a_run_is_recorded_shown_replayed_asked_and_exported(
     asked("export", "last", "--openai", tmp_path / "openai.json")
     asked("export", "--parquet", tmp_path / "parquet")
     asked("judge", "last", "--set", "loop.max_steps=2")
-    assert "1 runs" in asked("doctor", "--project", project.folder)
+    assert "1 run" in asked("doctor", "--project", project.folder)
     assert not (project.folder / ".stepfold").exists()
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
