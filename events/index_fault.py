@@ -10,7 +10,7 @@ WAIT_SECONDS = 0.5
 
 
 def fault_of(database: Path) -> str:
-    """What keeps a store's index from being used, and what to do; empty where nothing does, or none is there."""
+    """What keeps a store's index from being used, and what to do; empty where nothing does."""
     if not database.exists():
         return ""
     try:

@@ -257,7 +257,7 @@ class EffectLost(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
 
 
 class WorkerSpent(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """What a reply to a worker that is at work has cost. `worker` is the key of its call, `child` that reply alone.
+    """What one reply to a worker has cost. `worker` is the key of the worker's call.
 
     The landing of the call has the sum, of which only what was not told by then is added. So a worker that
     is given up has its cost in its parent's, and a budget counts what workers spend while they do.

@@ -83,8 +83,9 @@ NO_STATUS = -1
 class Box(Struct, frozen=True, kw_only=True):
     """What the command can reach. Paths are real and absolute; `read_only` wins over `project`.
 
-    `kept` are read-only, too, and have to be there: where one is gone, the box isn't built. `passed` names variables of the starting environment that go on into the box; `filter` and
-    `calls` are a program of `syscall_filter` and the numbers that belong to it, or empty.
+    `kept` are read-only, too, and have to be there: where one is gone, the box isn't built. `passed`
+    names variables of the starting environment that go on into the box; `filter` and `calls` are a program
+    of `syscall_filter` and the numbers that belong to it, or empty.
     """
 
     project: str

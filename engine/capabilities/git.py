@@ -32,7 +32,7 @@ NO_SETTINGS = "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_ATTR_NOSYST
 
 
 async def status(arguments: dict[str, Any], context: CallContext) -> ToolReturned:
-    """`git.status`: the branch, and one line a changed file, as git's short form has them; never the store."""
+    """`git.status`: the branch, and one line a changed file, in git's short form; never the store."""
     completed = await run_git(f"status --short --branch -- . ':(exclude,glob)**/{STORE}/**'", context)
     return _result(completed, "nothing changed")
 

@@ -1,4 +1,4 @@
-"""What of a project no command may take or leave, kept while one runs: repositories, the store, the settings."""
+"""What of a project no command may take or leave: repositories, the store, the settings."""
 
 import asyncio
 import contextlib

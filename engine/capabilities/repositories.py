@@ -1,4 +1,4 @@
-"""What git would take for a repository, anywhere in a project: found by one walk, and put aside after a command.
+"""What git would take for a repository, anywhere in a project: found, and put aside after a command.
 
 Git runs programs that the settings of a repository name (`core.fsmonitor` in any `git status`, hooks in most
 other calls), with the rights of whoever calls it. So what makes a folder a repository is a command's way
@@ -12,6 +12,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from os.path import lexists
 from pathlib import Path, PurePath
 
@@ -45,17 +46,20 @@ def is_git_folder(there: Callable[[str], bool]) -> bool:
 
 
 def made_by_writing(root: Path, relative: PurePath) -> str:
-    """The folder that a file lies in, or would make, as a repository without a `.git`; an empty string for none.
+    """The repository without a `.git` that a file lies in, or would make of a folder; empty for none.
 
     `.` is the root. Names count in every spelling, for on some file systems that makes no difference.
     """
     folder = root
     for part in relative.parts:
-        taken = part.casefold()
-        if is_git_folder(lambda name, at=folder, taken=taken: name.casefold() == taken or lexists(at / name)):
+        if is_git_folder(partial(_there_or_taken, folder, part.casefold())):
             return folder.relative_to(root).as_posix()
         folder = folder / part
     return ""
+
+
+def _there_or_taken(folder: Path, taken: str, name: str) -> bool:
+    return name.casefold() == taken or lexists(folder / name)
 
 
 class Place(Struct, frozen=True):

@@ -47,13 +47,15 @@ NEW = {
     "one whose HEAD is a link": "bare pot; rm pot/HEAD; ln -s refs/heads/main pot/HEAD",
     "one whose objects are links": "bare pot; mv pot/objects pot/refs src/; "
     "ln -s ../src/objects pot/objects; ln -s ../src/refs pot/refs",
-    "one in two parts": "bare pot; mkdir two; mv pot/HEAD two/; cp pot/index two/; echo ../pot > two/commondir; "
-    "git config -f pot/config extensions.worktreeConfig true; mv pot/config was; cp was pot/config; "
-    "git config -f two/config.worktree core.worktree $PWD/two; git config -f two/config.worktree core.bare false",
+    "one in two parts": "bare pot; mkdir two; mv pot/HEAD two/; cp pot/index two/; "
+    "echo ../pot > two/commondir; "
+    "git config -f pot/config extensions.worktreeConfig true; "
+    "git config -f two/config.worktree core.worktree $PWD/two; "
+    "git config -f two/config.worktree core.bare false",
     "one in a repository": "made sub; cd sub; made in; bare pot",
     "one in what is put aside": "made sub; bare pot; mv pot sub/.git/modules",
-    "one where the name to put it aside is taken": "made sub; mkdir sub/.git.proposed; touch sub/.git.proposed/x;"
-    "ln -s nowhere sub/.git.proposed.2",
+    "one where the name to put it aside is taken": "made sub; mkdir sub/.git.proposed; "
+    "touch sub/.git.proposed/x; ln -s nowhere sub/.git.proposed.2",
     "one behind a shut door": "made sub; bare pot; mkdir shut; mv sub pot shut; chmod 000 shut",
     "one behind a door without a handle": "mkdir shut; made sub; mv sub shut; chmod 444 shut",
     "one in a folder that can't be changed": "made sub; chmod 555 sub",
@@ -65,7 +67,8 @@ THERE = {
     "settings of one in the project": "armed lib/.git",
     "settings of one that was moved": "mv lib x9; armed x9/.git",
     "settings through a link": "ln -s lib/.git way; armed way",
-    "settings through another name": 'ln lib/.git/config way; git config -f way core.fsmonitor "touch $WITNESS;:"',
+    "settings through another name": "ln lib/.git/config way; "
+    'git config -f way core.fsmonitor "touch $WITNESS;:"',
     "settings moved into their place": "cp lib/.git/config mine; "
     'git config -f mine core.fsmonitor "touch $WITNESS;:"; mv mine lib/.git/config',
     "settings of one without a .git": "armed store.git",
@@ -80,7 +83,8 @@ THERE = {
 
 STARTING = """
 git init -q . && git init -q lib && touch lib/y && git -C lib add y && git init -q --bare store.git
-git init -q part && touch part/z && git -C part add z && mv part/.git apart && echo 'gitdir: ../apart' > part/.git
+git init -q part && touch part/z && git -C part add z
+mv part/.git apart && echo 'gitdir: ../apart' > part/.git
 mkdir src && touch src/main.py
 """
 """A project in git, with a repository in it, one that a file points at, and one without a `.git`."""
@@ -127,7 +131,10 @@ def planted(command: str, project: Path, backend: str, timeout: float = 30) -> C
 
 def that_run(ways: dict[str, str], project: Path, witnesses: Path, by: tuple[str, ...] = ()) -> set[str]:
     """The ways that have something run in a `git status`, asked in every folder, the shut ones too."""
-    asking = 'chmod -R u+rwX . && find . \\( -name "??" -o -name objects -o -name refs \\) -prune -o -type d -exec sh -c \'cd "$1" && git status\' sh {} \\;'
+    asking = (
+        r'chmod -R u+rwX . && find . \( -name "??" -o -name objects -o -name refs \) -prune -o '
+        r'-type d -exec sh -c "cd \"\$1\" && git status" sh {} \;'
+    )
     for left in witnesses.iterdir():
         left.unlink()
     subprocess.run([*by, "sh", "-c", asking], cwd=project, capture_output=True, check=False)
