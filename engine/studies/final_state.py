@@ -6,29 +6,29 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.runtime.settings import Settings, SettingsError
 from stepfold.engine.studies.scores import HiddenResult
-from stepfold.engine.studies.suite import HiddenCheck, Suite, Task, project_files
+from stepfold.engine.studies.suite import Commit, HiddenCheck, Suite, Task, project_files
 from stepfold.events.configuration import CheckSpec
 
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "core.autocrlf=false")
-_SOMEBODY = {"NAME": "A. Author", "EMAIL": "author@example.org", "DATE": "2024-01-01T00:00:00Z"}
-_GIT_ENVIRONMENT = {
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _SOMEBODY.items()},
-}
-"""The same commit in every copy: one author, one moment, nobody's own settings."""
+_SOMEBODY = "A. Author"
+_FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+_NO_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+"""The same commits in every copy: their author, their moment, nobody's own settings."""
 
 
 def lay_out(suite: Suite, task: Task, folder: Path) -> None:
     """Make a task's project in a new folder. Raises SettingsError when git is wanted and can't be had."""
     folder.mkdir(parents=True)
+    if task.commits:
+        _make_history(task.commits, folder)
     source = suite.folder / task.project
     for path in project_files(source) if task.project else ():
         target = folder / path.relative_to(source)
@@ -36,16 +36,34 @@ def lay_out(suite: Suite, task: Task, folder: Path) -> None:
         shutil.copy2(path, target)
     _write(folder, task.files)
     if task.git and not (folder / ".git").exists():
-        for words in (
-            ("init", "-q", "-b", "main", "--template="),
-            ("add", "-A"),
-            ("commit", "-q", "-m", "start"),
-        ):
-            _git(words, folder)
+        _begin_repository(folder)
+        _commit(Commit(message="start", files={}), _FIRST_DAY, folder)
 
 
-def _git(words: Iterable[str], folder: Path) -> None:
-    environment = {"PATH": os.environ.get("PATH", os.defpath), **_GIT_ENVIRONMENT}
+def _make_history(commits: Sequence[Commit], folder: Path) -> None:
+    """One commit after the other, a day between them."""
+    _begin_repository(folder)
+    for days, commit in enumerate(commits):
+        _write(folder, commit.files)
+        _commit(commit, _FIRST_DAY + timedelta(days), folder)
+
+
+def _begin_repository(folder: Path) -> None:
+    _git(("init", "-q", "-b", "main", "--template="), folder, {})
+
+
+def _commit(commit: Commit, day: datetime, folder: Path) -> None:
+    name = commit.author or _SOMEBODY
+    somebody = {"NAME": name, "EMAIL": "author@example.org", "DATE": day.isoformat()}
+    people = {
+        f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in somebody.items()
+    }
+    _git(("add", "-A"), folder, {})
+    _git(("commit", "-q", "--allow-empty", "-m", commit.message), folder, people)
+
+
+def _git(words: Iterable[str], folder: Path, people: Mapping[str, str]) -> None:
+    environment = {"PATH": os.environ.get("PATH", os.defpath), **_NO_SETTINGS, **people}
     try:
         ended = subprocess.run([*_GIT, *words], cwd=folder, env=environment, capture_output=True, text=True)
     except OSError as error:

@@ -43,11 +43,20 @@ class HiddenCheck(Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
 
 
+class Commit(Struct, frozen=True, kw_only=True):
+    """A commit of a task's repository: the files that it writes over those of the commit before."""
+
+    message: str
+    files: dict[str, str]
+    author: str = ""
+
+
 class Task(Struct, frozen=True, kw_only=True):
     """A goal in a project of its own, and what is to come of it.
 
     The project is a copy of the folder `project`, seen from the suite, with `files` written over it;
-    `git` makes it a repository with one commit. `checks` are shown to the model. `ends` are the
+    `git` makes it a repository with one commit. `commits` make it one with a history, that lies below
+    `project` and `files`. `checks` are shown to the model. `ends` are the
     finishes that are right. `hidden_files` are laid over the final project before `hidden` is run.
     """
 
@@ -56,6 +65,7 @@ class Task(Struct, frozen=True, kw_only=True):
     project: str = ""
     files: dict[str, str] = field(default_factory=dict)
     git: bool = False
+    commits: list[Commit] = field(default_factory=list)
     checks: list[CheckSettings] = field(default_factory=list)
     ends: list[Finish] = field(default_factory=lambda: ["completed"])
     hidden: list[HiddenCheck] = field(default_factory=list)
@@ -173,7 +183,7 @@ def _trial(
     tree = _tree(suite, task, seed)
     settings = settings_of(tree, f"the task {task.id}")
     depends = (
-        msgspec.to_builtins(task),
+        _told(task),
         files,
         # A file counts by what it says, so that a suite can be moved.
         label,
@@ -186,6 +196,14 @@ def _trial(
     return Trial(
         run_id=run_id, task=task, model=spec, label=label, seed=seed, repeat=repeat, settings=settings
     )
+
+
+def _told(task: Task) -> dict[str, Any]:
+    """A task as its digest is made of it. What came into the format later counts where it is used only."""
+    told: dict[str, Any] = msgspec.to_builtins(task)
+    if not task.commits:
+        del told["commits"]
+    return told
 
 
 def label_of(model: str) -> str:
@@ -282,7 +300,8 @@ def _refuse_broken_task(task: Task, folder: Path, place: str) -> None:
         raise SettingsError(f"{place}: its project {task.project!r} is no folder beside the suite")
     if not task.ends:
         raise SettingsError(f"{place}: ends is empty; name at least one of {', '.join(FINISHES)}")
-    for path in (*task.files, *task.hidden_files):
+    committed = [path for commit in task.commits for path in commit.files]
+    for path in (*committed, *task.files, *task.hidden_files):
         fault = path_fault(path)
         if fault or not Path(path).name:
             raise SettingsError(f"{place}: {fault or f'{path!r} names no file'}")

@@ -19,7 +19,7 @@ from tests.engine.cli.projects import Command, Result, installed, read
 from tests.engine.studies.suites import GREETING, TASK, WRONG, script, suite
 from tests.house import ASK, PROSE, call, edited, load
 
-SMALL = Path(__file__).parents[3] / "engine" / "suites" / "small"
+SUITES = Path(__file__).parents[3] / "engine" / "suites"
 
 
 class Evaluator:
@@ -268,30 +268,31 @@ def test_replay_of_what_is_not_recorded_is_no_success(evaluation: Evaluator) -> 
     assert (result.code, verdicts(result)) == (1, ["passed", "missing"])
 
 
-# --- the suite that ships ---------------------------------------------------------------------------
+# --- the suites that ship ---------------------------------------------------------------------------
+
+SHIPPED = {name: read_suite(SUITES / name) for name in ("small", "study")}
+TASKS = [(suite, trial) for suite in SHIPPED.values() for trial in trials_of(suite)]
 
 
-def small() -> tuple[Suite, tuple[Trial, ...]]:
-    read = read_suite(SMALL)
-    return read, trials_of(read)
-
-
-def test_the_small_suite_runs_whole_without_a_model(
-    stepfold: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_suite_that_ships_runs_whole_without_a_model(
+    name: str, stepfold: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    result = stepfold("eval", "run", "small", "--jobs", 4, "--fail-under", 100, "--json")
+    result = stepfold("eval", "run", name, "--jobs", 4, "--fail-under", 100, "--json")
 
     assert result.code == 0, json.dumps(result.json["runs"])
-    assert verdicts(result) == ["passed"] * 10
-    assert not list((tmp_path / ".stepfold" / "evals" / "small" / "projects").iterdir())
-    assert stepfold("eval", "run", "small", "--replay", "--fail-under", 100).code == 0
+    assert verdicts(result) == ["passed"] * len(SHIPPED[name].tasks)
+    assert not list((tmp_path / ".stepfold" / "evals" / name / "projects").iterdir())
+    assert stepfold("eval", "run", name, "--replay", "--fail-under", 100).code == 0
 
 
-@pytest.mark.parametrize("trial", small()[1], ids=lambda trial: trial.task.id)
-def test_who_does_nothing_and_says_done_fails_every_task(trial: Trial, tmp_path: Path) -> None:
-    lay_out(small()[0], trial.task, tmp_path / "project")
+@pytest.mark.parametrize(
+    ("suite", "trial"), TASKS, ids=lambda one: one.task.id if isinstance(one, Trial) else ""
+)
+def test_who_does_nothing_and_says_done_fails_every_task(suite: Suite, trial: Trial, tmp_path: Path) -> None:
+    lay_out(suite, trial.task, tmp_path / "project")
 
     hidden = asyncio.run(judged(trial.task, tmp_path / "project", "done", probe().backend, trial.settings))
 

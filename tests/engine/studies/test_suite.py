@@ -1,10 +1,12 @@
 """A suite's file becomes trials: which settings hold, what an id depends on, what is refused by name."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from stepfold.engine.runtime.settings import SettingsError
+from stepfold.engine.studies.final_state import lay_out
 from stepfold.engine.studies.suite import Suite, Trial, read_suite, trials_of
 from tests.engine.studies.suites import TASK, script, suite
 
@@ -16,6 +18,12 @@ def read(folder: Path, text: str = TASK, head: str = 'models = ["script:good.jso
 def only(found: Suite) -> Trial:
     (trial,) = trials_of(found)
     return trial
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_a_suite_stands_for_every_task_model_seed_and_repeat(tmp_path: Path) -> None:
@@ -114,6 +122,8 @@ def test_two_servers_with_a_model_of_one_name_are_told_apart(tmp_path: Path) -> 
         (TASK + 'ends = ["done"]\n', ["done"]),
         (TASK + "ends = []\n", ["greets", "ends"]),
         ("repeats = 0\n" + TASK, ["repeats is 0"]),
+        (TASK + 'commits = [{ message = "m", files = { "../a" = "" } }]\n', ["greets", ".."]),
+        (TASK + 'commits = [{ mesage = "m", files = {} }]\n', ["mesage", "message"]),
         (TASK + "settings.loop.max_step = 3\n", ["greets", "max_step", "max_steps"]),
         ("tasks = 3", ["tasks"]),
         ("[[tasks]", ["not TOML"]),
@@ -131,3 +141,24 @@ def test_a_broken_suite_is_refused_by_name(tmp_path: Path, text: str, words: lis
 def test_a_script_that_is_not_there_is_found_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"gone\.jsonl"):
         only(read(tmp_path / "s", TASK, 'models = ["script:gone.jsonl"]\n'))
+
+
+def test_a_history_is_made_commit_by_commit_below_the_files(tmp_path: Path) -> None:
+    one = '{ message = "one", author = "Ada", files = { "a" = "1\\n" } }'
+    two = '{ message = "two", files = { "a" = "2\\n" } }'
+    read_it = read(tmp_path / "s", f"{TASK}commits = [{one}, {two}]\n")
+    for copy in ("first", "second"):
+        lay_out(read_it, read_it.tasks[0], tmp_path / copy)
+
+    logs = {git(tmp_path / copy, "log", "--format=%H %an %as %s") for copy in ("first", "second")}
+
+    assert len(logs) == 1, "the same commits in every copy"
+    assert [line.split(" ", 1)[1] for line in logs.pop().splitlines()] == [
+        "A. Author 2024-01-02 two",
+        "Ada 2024-01-01 one",
+    ]
+    assert git(tmp_path / "first", "status", "--porcelain") == "?? notes.txt", "files are not committed"
+
+
+def test_trials_recorded_before_there_was_a_history_still_count(tmp_path: Path) -> None:
+    assert only(read(tmp_path / "s")).run_id == "s-greets-script_good-r1-e286dd9c"
