@@ -64,7 +64,7 @@ def run(
 ) -> int:
     """Run each task of SUITE with each model, as often as it says, and tell how much of it passed.
 
-    SUITE is a file, a folder with a suite.toml, or the name of a suite that ships with stepfold: small, study.
+    SUITE is a file, a folder with a suite.toml, or the name of one that ships with stepfold: small, study.
     What was run already is not run again, so an evaluation that was cut off goes on where it was. Exit
     codes: 0 all was run, 1 less passed than --fail-under asks or a run is missing or got no reply, 2 the
     suite or a trace can't be used, 3 with --replay a trace diverged.
