@@ -67,7 +67,7 @@ def test_errors_in_short_and_in_full():
 def test_past_the_end_the_error_says_how_long_the_script_is():
     erred = play(b'{"text": "a"}', call=2)
     assert erred.error == "script_exhausted"
-    assert "has 1 lines" in erred.detail
+    assert "has 1 line," in erred.detail
     assert not erred.retryable
 
 
