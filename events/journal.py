@@ -3,7 +3,7 @@
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -93,7 +93,12 @@ def records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
     Raises LogError naming the line: no event, a gap or a duplicate of `seq`, another run's line, and
     DamagedLog for a line that is not what was written.
     """
-    for record in damaged_records_of(path, torn):
+    return refusing_damage(path, damaged_records_of(path, torn))
+
+
+def refusing_damage(path: Path, records: Iterator[Recorded]) -> Iterator[Recorded]:
+    """Records as they come. Raises DamagedLog at the first that is not what was written."""
+    for record in records:
         if record.damage:
             raise DamagedLog(path, f"{record.damage}; {WHAT_TO_DO}", record.event.seq + 1)
         yield record
@@ -103,16 +108,36 @@ def damaged_records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
     """As `records_of`, but a line that was changed and can still be read is handed on, with its damage."""
     try:
         with path.open("rb") as file:
-            yield from _records(path, file, torn)
+            # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
+            yield from damaged_records_in(path, file, torn)
     except OSError as error:
-        raise LogError(path, f"can't be read: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
 
 
-def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[Recorded]:
-    run_id = ""
-    seal = _Seal()
-    # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
-    for expected, raw in enumerate(lines):
+def unreadable(path: Path, error: OSError) -> LogError:
+    """What a log is called that the system won't give."""
+    return LogError(path, f"can't be read: {error.strerror or error}")
+
+
+class Place(NamedTuple):
+    """A place in a log behind a line that was whole: the byte, and what reading on from there has to know."""
+
+    offset: int = 0
+    seq: int = 0
+    run_id: str = ""
+    chain: str = chain.BEGINNING
+
+
+THE_BEGINNING = Place()
+
+
+def damaged_records_in(
+    path: Path, lines: Iterable[bytes], torn: list[bytes], place: Place = THE_BEGINNING
+) -> Iterator[Recorded]:
+    """As `damaged_records_of`, from the lines (each with its line feed) that `path` holds behind a place."""
+    run_id = place.run_id
+    seal = _Seal(place)
+    for expected, raw in enumerate(lines, start=place.seq):
         number = expected + 1
         written = raw.removesuffix(b"\n")
         line, sealed_with = chain.unsealed(written)
@@ -145,10 +170,10 @@ _SEAL_LOST_AT_THE_BEGINNING = "the lines before have lost their seal"
 class _Seal:
     """Follows the chain along a log. A log from before there were seals has none in any line."""
 
-    def __init__(self) -> None:
-        self._chain = chain.BEGINNING
+    def __init__(self, place: Place) -> None:
+        self._chain = place.chain
         self._lost = False
-        self._unsealed_so_far = True
+        self._unsealed_so_far = not place.chain
 
     def damage_of(self, line: bytes, sealed_with: str, seq: int) -> str:
         if not sealed_with:

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stepfold.events.beside import forget_snapshot
 from stepfold.events.chain import unsealed
 from stepfold.events.codec import LineError, decode
 from stepfold.events.journal import RECORDED_ALREADY, Log, LogError, last_line, read_log
@@ -191,6 +192,7 @@ class PostgresStore:
         try:
             self._database.run("DELETE FROM stepfold_runs WHERE run_id = %s", run_id)
             path.unlink(missing_ok=True)
+            forget_snapshot(path)
         finally:
             self.release(run_id)
 
