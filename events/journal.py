@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stepfold.events import chain
+from stepfold.events import chain, texts
 from stepfold.events.codec import LineError, NewerVersion, decode
 from stepfold.events.liveness import HELD, granted
 from stepfold.events.vocabulary import AnyEvent, Unknown
@@ -38,17 +38,24 @@ class Recorded(NamedTuple):
     """A line as recorded, without its seal and line feed, the event it holds, and the chain up to it.
 
     `damage` says how a line that can be read differs from what was once written; "" for one that doesn't.
+    `short` is the line as it stands in the file, if it stands there otherwise (`stepfold.events.texts`).
     """
 
     line: bytes
     event: AnyEvent | Unknown
     chain: str = ""
     damage: str = ""
+    short: bytes = b""
 
     @property
     def written(self) -> bytes:
-        """The line as it stands in the file, without its line feed."""
+        """The line as it was given to be written, without its line feed."""
         return chain.sealed(self.line, self.chain)
+
+    @property
+    def in_file(self) -> bytes:
+        """The line as it stands in the file, without its line feed."""
+        return self.short or self.written
 
 
 class Log(NamedTuple):
@@ -137,16 +144,20 @@ def damaged_records_in(
     """As `damaged_records_of`, from the lines (each with its line feed) that `path` holds behind a place."""
     run_id = place.run_id
     seal = _Seal(place)
+    text_of = texts.TextFolder(path).text_of
     for expected, raw in enumerate(lines, start=place.seq):
         number = expected + 1
-        written = raw.removesuffix(b"\n")
+        written = in_file = raw.removesuffix(b"\n")
+        lost = ""
+        if texts.may_name_texts(written):
+            written, lost = _restored(written, text_of)
         line, sealed_with = chain.unsealed(written)
         try:
             event = decode(line)
         except NewerVersion as error:
             raise NewerLog(path, str(error), number) from error
         except LineError as error:
-            if written is raw or written == raw:
+            if in_file == raw:
                 torn.append(raw)
                 return
             raise LogError(path, str(error), number) from error
@@ -158,7 +169,16 @@ def damaged_records_in(
         damage = seal.damage_of(line, sealed_with, expected)
         if damage is _SEAL_LOST_AT_THE_BEGINNING:
             raise DamagedLog(path, f"{_SEAL_LOST}; {WHAT_TO_DO}", number - 1)
-        yield Recorded(line, event, sealed_with, damage)
+        short = b"" if written is in_file else in_file
+        yield Recorded(line, event, sealed_with, lost or damage, short)
+
+
+def _restored(line: bytes, text_of: texts.TextOf) -> tuple[bytes, str]:
+    """The line that was written, or what there is of it and what is lost."""
+    try:
+        return texts.restored(line, text_of), ""
+    except texts.LostText as lost:
+        return texts.bereft(line), str(lost)
 
 
 WHAT_TO_DO = "take a copy that is whole, or accept the change with `stepfold log FILE --reseal`"
@@ -239,7 +259,8 @@ _MENDING = {
 }
 
 
-def _lost(what: str, error: OSError) -> str:
+def not_done(what: str, error: OSError) -> str:
+    """What is said when the system refuses to do something to a log that is being written."""
     mending = _MENDING.get(error.errno or 0, "mend that")
     return (
         f"{what}: {error.strerror}; all before it is safe. To go on, {mending}, and then `stepfold resume` it"
@@ -282,7 +303,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-            raise LogError(self.path, _lost("can't be written", error)) from error
+            raise LogError(self.path, not_done("can't be written", error)) from error
         self._size += len(lines)
 
     def cut(self, torn: bytes) -> None:
@@ -300,7 +321,7 @@ class Journal:
         try:
             os.fdatasync(self._file)
         except OSError as error:
-            raise LogError(self.path, _lost("can't be forced onto the disk", error)) from error
+            raise LogError(self.path, not_done("can't be forced onto the disk", error)) from error
 
     def close(self) -> None:
         """Release the file."""

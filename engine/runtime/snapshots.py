@@ -28,6 +28,7 @@ from stepfold.events.journal import (
     refusing_damage,
     unreadable,
 )
+from stepfold.events.texts import LostText, TextFolder, named
 from stepfold.events.vocabulary import Observed
 from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
@@ -43,7 +44,8 @@ class Head(Struct, frozen=True):
     """The first line of a snapshot: what it is a snapshot of. Digests are of blake2b, as hex.
 
     `code` stands for the engine: its folds, the shapes of what they hold, and how that is written. `log` is
-    over the bytes before `place`; `state` over those that follow this line. `in_flight` as in `Folded`.
+    over the bytes before `place`, which name `texts`; `state` over those that follow this line. `in_flight`
+    as in `Folded`.
     """
 
     projection: str
@@ -52,6 +54,7 @@ class Head(Struct, frozen=True):
     log: str
     state: str
     in_flight: tuple[str, ...]
+    texts: tuple[str, ...]
 
 
 class Folded(NamedTuple):
@@ -102,12 +105,13 @@ def _folded(trace: Path, file: BinaryIO, torn: list[bytes], look: Look) -> Folde
     begun = _found(trace, lines)
     if begun is None:
         begun, lines = _nothing(), _Lines(file)
-    ends = _Ends()
-    result = _continued(begun.folded, ends.of(look(damaged_records_in(trace, lines, torn, begun.place))))
-    is_long = result.run.seq - begun.place.seq >= LONG
-    if is_long and ends.whole and lines.end_whole and not torn:
-        run = result.run
-        _keep(trace, _Begun(result, Place(lines.count, run.seq, run.run_id, ends.chain)), lines.digest())
+    seen = _Seen(begun.texts)
+    result = _continued(begun.folded, seen.of(look(damaged_records_in(trace, lines, torn, begun.place))))
+    run = result.run
+    is_long = run.seq - begun.place.seq >= LONG
+    if is_long and seen.whole and lines.end_whole and not torn:
+        place = Place(lines.count, run.seq, run.run_id, seen.chain)
+        _keep(trace, _Begun(result, place, seen.texts), lines.digest())
     return result
 
 
@@ -121,27 +125,33 @@ def _continued(before: Folded, records: Iterable[Recorded]) -> Folded:
 
 
 class _Begun(NamedTuple):
-    """What is folded of a log, and how far that is."""
+    """What is folded of a log, how far that is, and the large texts that are named so far."""
 
     folded: Folded
     place: Place
+    texts: frozenset[str] = frozenset()
 
 
 def _nothing() -> _Begun:
     return _Begun(Folded(Run(), frozenset()), THE_BEGINNING)
 
 
-class _Ends:
-    """Records on their way into a fold: where they end, and whether all of them are what was written."""
+class _Seen:
+    """Records on their way into a fold: where they end, what texts they name, and whether all of them are
+    what was written.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, texts: frozenset[str]) -> None:
         self.chain = ""
         self.whole = True
+        self.texts = texts
 
     def of(self, records: Iterator[Recorded]) -> Iterator[Recorded]:
         for record in records:
             self.whole = self.whole and not record.damage
             self.chain = record.chain
+            if record.short:
+                self.texts |= named(record.short)
             yield record
 
 
@@ -187,10 +197,12 @@ def _found(trace: Path, lines: _Lines) -> _Begun | None:
             return None
         if lines.pass_over(head.place.offset) != head.log:
             return None
+        for digest in head.texts:
+            TextFolder(trace).text_of(digest)
         run = msgspec.json.decode(state, type=Run)
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError, LostText):
         return None
-    return _Begun(Folded(run, frozenset(head.in_flight)), head.place)
+    return _Begun(Folded(run, frozenset(head.in_flight)), head.place, frozenset(head.texts))
 
 
 def _keep(trace: Path, begun: _Begun, log: str) -> None:
@@ -201,7 +213,15 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
         if path is None:
             return
         state = msgspec.json.encode(begun.folded.run)
-        head = Head("run", _code(), begun.place, log, _digest(state), tuple(sorted(begun.folded.in_flight)))
+        head = Head(
+            projection="run",
+            code=_code(),
+            place=begun.place,
+            log=log,
+            state=_digest(state),
+            in_flight=tuple(sorted(begun.folded.in_flight)),
+            texts=tuple(sorted(begun.texts)),
+        )
         path.parent.mkdir(exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
