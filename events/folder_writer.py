@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from warnings import warn
 
 from stepfold.events.index import IndexBehind
-from stepfold.events.journal import Journal, Log, LogError
+from stepfold.events.journal import Journal, Log, LogError, not_done
 from stepfold.events.reconcile import Repair, catch_up, reconcile
+from stepfold.events.texts import TextFolder, must_change
 
 if TYPE_CHECKING:
     from stepfold.events.store import Store
@@ -53,8 +54,18 @@ class FolderWriter:
 
     def append(self, lines: Sequence[bytes]) -> None:
         """One write: an intent is in the file before its effect starts, a landing as soon as it lands."""
-        self._journal.append(b"\n".join(lines) + b"\n")
+        batch = b"\n".join(lines) + b"\n"
+        if must_change(batch):
+            lines = self._put_aside(lines)
+            batch = b"\n".join(lines) + b"\n"
+        self._journal.append(batch)
         self._waiting += lines
+
+    def _put_aside(self, lines: Sequence[bytes]) -> list[bytes]:
+        try:
+            return TextFolder(self.path).put_aside(lines)
+        except OSError as error:
+            raise LogError(self.path, not_done("a large text can't be written", error)) from error
 
     def step_ended(self) -> None:
         """SQLite follows by one transaction a step, and may never be ahead of the journal."""

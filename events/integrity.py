@@ -21,6 +21,7 @@ from stepfold.events.journal import (
     damaged_records_of,
     read_damaged_log,
 )
+from stepfold.events.texts import TextFolder
 from stepfold.events.vocabulary import Reseal, RunStarted
 
 SHOWN_AT_MOST = 100
@@ -122,7 +123,7 @@ def _rewrite(path: Path, log: Log, said: Reseal) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.resealed")
     try:
         with draft.open("xb") as file:
-            file.writelines(line + b"\n" for line in lines)
+            file.writelines(line + b"\n" for line in TextFolder(path).put_aside(lines))
             file.write(log.torn)
             file.flush()
             os.fsync(file.fileno())

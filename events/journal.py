@@ -3,12 +3,12 @@
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stepfold.events import chain
+from stepfold.events import chain, texts
 from stepfold.events.codec import LineError, NewerVersion, decode
 from stepfold.events.liveness import HELD, granted
 from stepfold.events.vocabulary import AnyEvent, Unknown
@@ -38,17 +38,24 @@ class Recorded(NamedTuple):
     """A line as recorded, without its seal and line feed, the event it holds, and the chain up to it.
 
     `damage` says how a line that can be read differs from what was once written; "" for one that doesn't.
+    `short` is the line as it stands in the file, if it stands there otherwise (`stepfold.events.texts`).
     """
 
     line: bytes
     event: AnyEvent | Unknown
     chain: str = ""
     damage: str = ""
+    short: bytes = b""
 
     @property
     def written(self) -> bytes:
-        """The line as it stands in the file, without its line feed."""
+        """The line as it was given to be written, without its line feed."""
         return chain.sealed(self.line, self.chain)
+
+    @property
+    def in_file(self) -> bytes:
+        """The line as it stands in the file, without its line feed."""
+        return self.short or self.written
 
 
 class Log(NamedTuple):
@@ -93,7 +100,12 @@ def records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
     Raises LogError naming the line: no event, a gap or a duplicate of `seq`, another run's line, and
     DamagedLog for a line that is not what was written.
     """
-    for record in damaged_records_of(path, torn):
+    return refusing_damage(path, damaged_records_of(path, torn))
+
+
+def refusing_damage(path: Path, records: Iterator[Recorded]) -> Iterator[Recorded]:
+    """Records as they come. Raises DamagedLog at the first that is not what was written."""
+    for record in records:
         if record.damage:
             raise DamagedLog(path, f"{record.damage}; {WHAT_TO_DO}", record.event.seq + 1)
         yield record
@@ -103,25 +115,49 @@ def damaged_records_of(path: Path, torn: list[bytes]) -> Iterator[Recorded]:
     """As `records_of`, but a line that was changed and can still be read is handed on, with its damage."""
     try:
         with path.open("rb") as file:
-            yield from _records(path, file, torn)
+            # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
+            yield from damaged_records_in(path, file, torn)
     except OSError as error:
-        raise LogError(path, f"can't be read: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
 
 
-def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[Recorded]:
-    run_id = ""
-    seal = _Seal()
-    # Iterating over a binary file splits at LF alone; str.splitlines would also split at U+2028.
-    for expected, raw in enumerate(lines):
+def unreadable(path: Path, error: OSError) -> LogError:
+    """What a log is called that the system won't give."""
+    return LogError(path, f"can't be read: {error.strerror or error}")
+
+
+class Place(NamedTuple):
+    """A place in a log behind a line that was whole: the byte, and what reading on from there has to know."""
+
+    offset: int = 0
+    seq: int = 0
+    run_id: str = ""
+    chain: str = chain.BEGINNING
+
+
+THE_BEGINNING = Place()
+
+
+def damaged_records_in(
+    path: Path, lines: Iterable[bytes], torn: list[bytes], place: Place = THE_BEGINNING
+) -> Iterator[Recorded]:
+    """As `damaged_records_of`, from the lines (each with its line feed) that `path` holds behind a place."""
+    run_id = place.run_id
+    seal = _Seal(place)
+    text_of = texts.TextFolder(path).text_of
+    for expected, raw in enumerate(lines, start=place.seq):
         number = expected + 1
-        written = raw.removesuffix(b"\n")
+        written = in_file = raw.removesuffix(b"\n")
+        lost = ""
+        if texts.may_name_texts(written):
+            written, lost = _restored(written, text_of)
         line, sealed_with = chain.unsealed(written)
         try:
             event = decode(line)
         except NewerVersion as error:
             raise NewerLog(path, str(error), number) from error
         except LineError as error:
-            if written is raw or written == raw:
+            if in_file == raw:
                 torn.append(raw)
                 return
             raise LogError(path, str(error), number) from error
@@ -133,7 +169,16 @@ def _records(path: Path, lines: Iterator[bytes], torn: list[bytes]) -> Iterator[
         damage = seal.damage_of(line, sealed_with, expected)
         if damage is _SEAL_LOST_AT_THE_BEGINNING:
             raise DamagedLog(path, f"{_SEAL_LOST}; {WHAT_TO_DO}", number - 1)
-        yield Recorded(line, event, sealed_with, damage)
+        short = b"" if written is in_file else in_file
+        yield Recorded(line, event, sealed_with, lost or damage, short)
+
+
+def _restored(line: bytes, text_of: texts.TextOf) -> tuple[bytes, str]:
+    """The line that was written, or what there is of it and what is lost."""
+    try:
+        return texts.restored(line, text_of), ""
+    except texts.LostText as lost:
+        return texts.bereft(line), str(lost)
 
 
 WHAT_TO_DO = "take a copy that is whole, or accept the change with `stepfold log FILE --reseal`"
@@ -145,10 +190,10 @@ _SEAL_LOST_AT_THE_BEGINNING = "the lines before have lost their seal"
 class _Seal:
     """Follows the chain along a log. A log from before there were seals has none in any line."""
 
-    def __init__(self) -> None:
-        self._chain = chain.BEGINNING
+    def __init__(self, place: Place) -> None:
+        self._chain = place.chain
         self._lost = False
-        self._unsealed_so_far = True
+        self._unsealed_so_far = not place.chain
 
     def damage_of(self, line: bytes, sealed_with: str, seq: int) -> str:
         if not sealed_with:
@@ -214,7 +259,8 @@ _MENDING = {
 }
 
 
-def _lost(what: str, error: OSError) -> str:
+def not_done(what: str, error: OSError) -> str:
+    """What is said when the system refuses to do something to a log that is being written."""
     mending = _MENDING.get(error.errno or 0, "mend that")
     return (
         f"{what}: {error.strerror}; all before it is safe. To go on, {mending}, and then `stepfold resume` it"
@@ -257,7 +303,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-            raise LogError(self.path, _lost("can't be written", error)) from error
+            raise LogError(self.path, not_done("can't be written", error)) from error
         self._size += len(lines)
 
     def cut(self, torn: bytes) -> None:
@@ -275,7 +321,7 @@ class Journal:
         try:
             os.fdatasync(self._file)
         except OSError as error:
-            raise LogError(self.path, _lost("can't be forced onto the disk", error)) from error
+            raise LogError(self.path, not_done("can't be forced onto the disk", error)) from error
 
     def close(self) -> None:
         """Release the file."""

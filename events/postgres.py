@@ -5,7 +5,8 @@ And a batch is one statement that adds its lines only behind the line that the w
 whoever has lost the lock without noticing adds nothing.
 
 What reads logs reads files, so a run that is asked for is copied into a folder of this machine, from the
-line on that the copy lacks. The copies may be deleted at any time. Needs `stepfold[postgres]`.
+line on that the copy lacks. A copy holds its large texts, which the database keeps once for all runs. The
+copies may be deleted at any time. Needs `stepfold[postgres]`.
 """
 
 import fcntl
@@ -16,12 +17,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stepfold.events.beside import forget_snapshot
 from stepfold.events.chain import unsealed
 from stepfold.events.codec import LineError, decode
 from stepfold.events.journal import RECORDED_ALREADY, Log, LogError, last_line, read_log
 from stepfold.events.liveness import HELD, granted
 from stepfold.events.reconcile import NOTHING, Repair
 from stepfold.events.run_store import StoreError, found_among, require_run_id
+from stepfold.events.texts import LostText, aside, escaped, must_change, self_contained, unchanged
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS stepfold_runs(
@@ -38,6 +41,10 @@ CREATE TABLE IF NOT EXISTS stepfold_lines(
     seq BIGINT NOT NULL,
     line BYTEA NOT NULL,
     PRIMARY KEY (run, seq)
+);
+CREATE TABLE IF NOT EXISTS stepfold_texts(
+    digest TEXT COLLATE "C" PRIMARY KEY,
+    text BYTEA NOT NULL
 );
 CREATE TABLE IF NOT EXISTS stepfold_summaries(
     run BIGINT PRIMARY KEY REFERENCES stepfold_runs ON DELETE CASCADE,
@@ -57,6 +64,12 @@ WITH held AS (
 INSERT INTO stepfold_lines(run, seq, line)
 SELECT held.id, %(seq)s + batch.place - 1, batch.line
 FROM held, unnest(%(lines)s::bytea[]) WITH ORDINALITY AS batch(line, place)
+"""
+# In the order of their digests, or two writers of the same texts could wait for each other.
+_KEEP_TEXTS = """
+INSERT INTO stepfold_texts(digest, text)
+SELECT digest, text FROM unnest(%(digests)s::text[], %(texts)s::bytea[]) AS given(digest, text)
+ORDER BY digest ON CONFLICT DO NOTHING
 """
 _LOCK = "hashtextextended(current_schema() || '/' || %s, 0)"
 
@@ -191,6 +204,7 @@ class PostgresStore:
         try:
             self._database.run("DELETE FROM stepfold_runs WHERE run_id = %s", run_id)
             path.unlink(missing_ok=True)
+            forget_snapshot(path)
         finally:
             self.release(run_id)
 
@@ -250,12 +264,18 @@ class PostgresStore:
             return None
         query = "SELECT line FROM stepfold_lines WHERE run = %s AND seq = %s"
         row = self._database.row(query, run, seq)
-        return seq if row is not None and bytes(row[0]) == last else None
+        return seq if row is not None and self_contained(bytes(row[0]), self._text_of) == last else None
+
+    def _text_of(self, digest: str) -> bytes:
+        row = self._database.row("SELECT text FROM stepfold_texts WHERE digest = %s", digest)
+        if row is None:
+            raise LostText(f"its text {digest} is missing from {self.name}")
+        return unchanged(digest, bytes(row[0]), self.name)
 
     def _lines(self, run: int, first: int) -> Iterator[bytes]:
         query = "SELECT line FROM stepfold_lines WHERE run = %s AND seq >= %s AND seq < %s ORDER BY seq"
         while rows := self._database.rows(query, run, first, first + _LINES_AT_A_TIME):
-            yield from (bytes(line) for (line,) in rows)
+            yield from (self_contained(bytes(line), self._text_of) for (line,) in rows)
             first += _LINES_AT_A_TIME
 
 
@@ -301,15 +321,19 @@ class PostgresWriter:
     def append(self, lines: Sequence[bytes]) -> None:
         """One statement: all lines are there, behind the one that this writer knows as the last, or none."""
         after = _tail_of(lines[-1])
+        written, texts = _put_aside(lines)
         batch = {
             "run": self._run,
             "seq": self._seq,
             "before": self._tail,
             "tail": after,
-            "bytes": sum(map(len, lines)) + len(lines),
-            "lines": list(lines),
+            # Of the copies, which hold their texts: a copy is as long as this when it is up to date.
+            "bytes": sum(len(escaped(line)) + 1 for line in lines),
+            "lines": written,
         }
         try:
+            if texts:
+                self._database.keep_texts(texts)
             count = self._database.append(batch)
         except StoreError as error:
             raise LogError(
@@ -395,6 +419,11 @@ class _Database:
         """Run a statement; how many rows it was about. Raises StoreError."""
         return self.ask(lambda connection: int(connection.execute(query, parameters).rowcount))
 
+    def keep_texts(self, texts: dict[str, bytes]) -> None:
+        """Keep large texts, none of which need be new. Raises StoreError."""
+        given = {"digests": list(texts), "texts": list(texts.values())}
+        self.ask(lambda connection: connection.execute(_KEEP_TEXTS, given))
+
     def append(self, batch: dict[str, Any]) -> int:
         """Add lines; how many were added. Raises StoreError."""
         return self.ask(lambda connection: int(connection.execute(_APPEND, batch, prepare=True).rowcount))
@@ -472,6 +501,14 @@ def _require(run_id: str) -> None:
         run_id.encode()
     except UnicodeEncodeError as error:
         raise StoreError(f"{run_id!r} is no run id: it can't be written as UTF-8") from error
+
+
+def _put_aside(lines: Sequence[bytes]) -> tuple[list[bytes], dict[str, bytes]]:
+    """Lines as the database keeps them, and the texts that they name."""
+    if not must_change(b"\n".join(lines)):
+        return list(lines), {}
+    kept = [aside(line) for line in lines]
+    return [one.line for one in kept], {digest: text for one in kept for digest, text in one.texts.items()}
 
 
 def _tail_of(line: bytes) -> str:

@@ -17,6 +17,7 @@ from stepfold.events import chain
 from stepfold.events.codec import LineError, decode
 from stepfold.events.index import RunIndex
 from stepfold.events.journal import Journal, Log, Recorded, read_log, records_of
+from stepfold.events.texts import LostText, TextFolder, TextOf, restored
 
 
 class Repair(Struct, frozen=True):
@@ -48,18 +49,19 @@ def reconcile(journal: Journal, index: RunIndex) -> Reconciled:
         journal.cut(log.torn)
     journal.end_last_line()
     try:
-        agrees = index.line_at(log.records[-1].event.seq) in {None, log.records[-1].written}
-        restored = tuple(_continuing(log, index)) if agrees and log.is_sealed else ()
+        agrees = index.line_at(log.records[-1].event.seq) in {None, log.records[-1].in_file}
+        text_of = TextFolder(journal.path).text_of
+        put_back = tuple(_continuing(log, index, text_of)) if agrees and log.is_sealed else ()
     except sqlite3.Error as error:
         return Reconciled(log, Repair(len(log.torn)), str(error))
-    if restored:
-        journal.append(b"".join(record.written + b"\n" for record in restored))
-    whole = Log((*log.records, *restored), log.torn)
-    repair = Repair(len(log.torn), len(restored))
+    if put_back:
+        journal.append(b"".join(record.in_file + b"\n" for record in put_back))
+    whole = Log((*log.records, *put_back), log.torn)
+    repair = Repair(len(log.torn), len(put_back))
     try:
         dropped = index.drop_from(len(whole.records) if agrees else 0)
         have = index.count()
-        missing = [record.written for record in whole.records[have:]]
+        missing = [record.in_file for record in whole.records[have:]]
         if missing:
             index.add(have, missing)
     except sqlite3.Error as error:
@@ -73,19 +75,23 @@ _BATCH = 1000
 def catch_up(path: Path, index: RunIndex) -> None:
     """Make SQLite hold what the journal holds, in bounded memory. Raises LogError and sqlite3.Error."""
     have = index.count()
-    lines = (record.written for record in records_of(path, []))
+    lines = (record.in_file for record in records_of(path, []))
     if have and next(islice(lines, have - 1, None), None) != index.line_at(have - 1):
         index.drop_from(have := 0)
-        lines = (record.written for record in records_of(path, []))
+        lines = (record.in_file for record in records_of(path, []))
     while missing := list(islice(lines, _BATCH)):
         index.add(have, missing)
         have += len(missing)
 
 
-def _continuing(log: Log, index: RunIndex) -> Iterator[Recorded]:
+def _continuing(log: Log, index: RunIndex, text_of: TextOf) -> Iterator[Recorded]:
     """The lines that SQLite holds beyond the journal's end, as long as they continue its chain."""
     so_far = log.chain
-    for seq, written in enumerate(index.lines(len(log.records)), start=len(log.records)):
+    for seq, in_file in enumerate(index.lines(len(log.records)), start=len(log.records)):
+        try:
+            written = restored(in_file, text_of)
+        except LostText:
+            return
         line, sealed_with = chain.unsealed(written)
         so_far = chain.chained(so_far, line)
         if sealed_with != so_far:
@@ -96,4 +102,4 @@ def _continuing(log: Log, index: RunIndex) -> Iterator[Recorded]:
             return
         if event.seq != seq:
             return
-        yield Recorded(line, event, sealed_with)
+        yield Recorded(line, event, sealed_with, short=in_file if in_file != written else b"")

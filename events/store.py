@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from stepfold.events.beside import forget_snapshot
 from stepfold.events.folder_writer import FolderWriter
 from stepfold.events.index import Database, RunIndex, is_broken
 from stepfold.events.journal import Journal, LogError
@@ -145,6 +146,7 @@ class Store:
             journal = Journal(path)
             path.unlink()
             journal.close()
+        forget_snapshot(path)
         # A SQLite that can't be written now forgets it when the id is begun anew.
         with suppress(sqlite3.Error):
             self.index(run_id).drop_from(0)

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 from stepfold.events.vocabulary import NULL
 
 
-class AskModel(Struct, frozen=True, gc=False):
+class AskModel(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """One attempt of a model call. The request itself is built from the run, when an adapter asks."""
 
     key: str
@@ -19,7 +19,7 @@ class AskModel(Struct, frozen=True, gc=False):
     max_tokens: int | None
 
 
-class CallTool(Struct, frozen=True, gc=False):
+class CallTool(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Run a tool with exactly these arguments (JSON)."""
 
     key: str
@@ -28,21 +28,21 @@ class CallTool(Struct, frozen=True, gc=False):
     arguments: bytes
 
 
-class RunCheck(Struct, frozen=True, gc=False):
+class RunCheck(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Run an acceptance check of the configuration."""
 
     key: str
     check_id: str
 
 
-class RecallMemory(Struct, frozen=True, gc=False):
+class RecallMemory(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Ask the memory of earlier runs."""
 
     key: str
     query: str
 
 
-class CallHook(Struct, frozen=True, gc=False):
+class CallHook(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Call one middleware hook."""
 
     key: str
@@ -52,14 +52,14 @@ class CallHook(Struct, frozen=True, gc=False):
     subject: Raw = NULL
 
 
-class Wait(Struct, frozen=True, gc=False):
+class Wait(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Let time pass until `until`, in microseconds since 1970 (a backoff, the deadline)."""
 
     key: str
     until: int
 
 
-class AskApproval(Struct, frozen=True, gc=False):
+class AskApproval(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Ask a person whether a call may run, with exactly these arguments (JSON)."""
 
     key: str
@@ -68,7 +68,7 @@ class AskApproval(Struct, frozen=True, gc=False):
     arguments: bytes
 
 
-class Listen(Struct, frozen=True, gc=False):
+class Listen(Struct, frozen=True, gc=False, omit_defaults=True, tag=True):
     """Somebody may answer or resume; a shell with nobody there returns."""
 
     key: str

@@ -51,7 +51,7 @@ from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
-from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, Slot, microseconds
+from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, SectionInputs, Slot, microseconds
 from stepfold.projections.usage import plus_spent
 
 LISTEN = "user"
@@ -127,7 +127,7 @@ def observation_recorded(run: Run, event: ObservationRecorded) -> None:
     repeats.step_ended(run, observation)
 
 
-def section_inputs(goal: GoalState) -> tuple[object, ...]:
+def section_inputs(goal: GoalState) -> SectionInputs:
     """All that the framing depends on beside the configuration: the same inputs, the same sections."""
     return (goal.profile, goal.hits, tuple(goal.loaded), goal.compacted, goal.listings)
 

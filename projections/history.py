@@ -1,5 +1,7 @@
 """The conversation of a run as turns: appended to, chained, compacted; never rebuilt."""
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from stepfold.events.vocabulary import Message
@@ -23,6 +25,7 @@ def _characters(turn: Message) -> int:
     return characters
 
 
+@dataclass(slots=True, eq=False)
 class ConversationHistory:
     """The turns after the system turn.
 
@@ -31,13 +34,10 @@ class ConversationHistory:
     long as it stays, the turns were only added to.
     """
 
-    __slots__ = ("chains", "characters", "generation", "turns")
-
-    def __init__(self) -> None:
-        self.turns: list[Message] = []
-        self.chains: list[str] = []
-        self.characters = 0
-        self.generation = 0
+    turns: list[Message] = field(default_factory=list)
+    chains: list[str] = field(default_factory=list)
+    characters: int = 0
+    generation: int = 0
 
     @property
     def chain(self) -> str:

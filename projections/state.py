@@ -1,5 +1,6 @@
 """What a run holds: the accumulator that `evolve` adds each event to. No rule lives here."""
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from stepfold.events.vocabulary import (
     NO_CHILD,
     ApprovalAnswered,
     CheckReturned,
+    ChildUsage,
     Command,
     EffectLost,
     HookReturned,
@@ -59,6 +61,10 @@ def _copied(value: Any) -> Any:
             return value
 
 
+SectionInputs = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], int]
+"""What the framing was made of, see `fold_goal.section_inputs`."""
+
+
 class Batch(Struct, frozen=True, gc=False):
     """Steering commands that came together. `asked`: they answer a paused run, and come from its owner."""
 
@@ -66,6 +72,7 @@ class Batch(Struct, frozen=True, gc=False):
     asked: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Slot(Accumulator):
     """One asked-for call of a turn, from its admission to its fold.
 
@@ -77,44 +84,25 @@ class Slot(Accumulator):
     position in the turn: models give the same call id twice, so the id is only echoed.
     """
 
-    __slots__ = (
-        "after_hooks",
-        "announced",
-        "arguments",
-        "before_hooks",
-        "call_id",
-        "child_closed",
-        "key",
-        "landed",
-        "landed_at",
-        "name",
-        "patch",
-        "phase",
-        "refusal",
-        "row",
-        "spent",
-        "started_at",
-    )
-
-    def __init__(self, call_id: str, name: str, arguments: bytes, key: str) -> None:
-        self.call_id = call_id
-        self.name = name
-        self.arguments = arguments
-        self.key = key
-        self.phase = "asked"
-        self.row: str | None = None
-        self.landed: ToolReturned | ToolErred | EffectLost | None = None
-        self.started_at = ""
-        self.landed_at = ""
-        self.patch: ToolReturned | None = None
-        self.refusal = ""
-        self.before_hooks = 0
-        self.after_hooks = 0
-        self.announced = False
-        self.child_closed = False
-        self.spent = NO_CHILD
+    call_id: str
+    name: str
+    arguments: bytes
+    key: str
+    phase: str = "asked"
+    row: str | None = None
+    landed: ToolReturned | ToolErred | EffectLost | None = None
+    started_at: str = ""
+    landed_at: str = ""
+    patch: ToolReturned | None = None
+    refusal: str = ""
+    before_hooks: int = 0
+    after_hooks: int = 0
+    announced: bool = False
+    child_closed: bool = False
+    spent: ChildUsage = NO_CHILD
 
 
+@dataclass(slots=True, eq=False)
 class HarnessState(Accumulator):
     """What only the tool-calling loop needs.
 
@@ -123,72 +111,39 @@ class HarnessState(Accumulator):
     checkpoint has not reached. `final` and `structured` are the answer so far.
     """
 
-    __slots__ = (
-        "batch",
-        "control",
-        "deadline",
-        "empty_retries",
-        "failures",
-        "final",
-        "hook",
-        "hook_landed",
-        "hooks_done",
-        "inbox",
-        "last_batch",
-        "last_failure",
-        "limit",
-        "miss_recorded",
-        "mixed",
-        "model_calls",
-        "nudged_at",
-        "partial",
-        "pause",
-        "paused_at",
-        "reply",
-        "request",
-        "same_batches",
-        "same_failures",
-        "stop_reason",
-        "structured",
-        "tool_calls",
-        "tried",
-        "usage_recorded",
-        "wide",
-    )
-
-    def __init__(self) -> None:
-        self.model_calls = 0
-        self.tool_calls = 0
-        self.deadline: int | None = None
-        self.tried: tuple[str, ...] = ()
-        self.reply: ModelReplied | None = None
-        self.partial: list[str] = []
-        self.usage_recorded = False
-        self.miss_recorded = False
-        self.mixed = False
-        self.empty_retries = 0
-        self.wide: int | None = None
-        self.request: bytes = b""
-        self.hook: tuple[str, str, int] = ("", "", -1)
-        self.hook_landed: HookReturned | None = None
-        self.hooks_done: dict[str, int] = {}
-        self.control: tuple[str, str] = ("", "")
-        self.inbox: list[Batch] = []
-        self.pause = ""
-        self.paused_at = 0
-        self.limit = ""
-        self.stop_reason = ""
-        self.final: str | None = None
-        self.structured: bytes = b""
-        self.batch = ""
-        self.last_batch = ""
-        self.last_failure = ""
-        self.same_batches = 0
-        self.failures = 0
-        self.same_failures = 0
-        self.nudged_at = (0, 0)
+    model_calls: int = 0
+    tool_calls: int = 0
+    deadline: int | None = None
+    tried: tuple[str, ...] = ()
+    reply: ModelReplied | None = None
+    partial: list[str] = field(default_factory=list)
+    usage_recorded: bool = False
+    miss_recorded: bool = False
+    mixed: bool = False
+    empty_retries: int = 0
+    wide: int | None = None
+    request: bytes = b""
+    hook: tuple[str, str, int] = ("", "", -1)
+    hook_landed: HookReturned | None = None
+    hooks_done: dict[str, int] = field(default_factory=dict)
+    control: tuple[str, str] = ("", "")
+    inbox: list[Batch] = field(default_factory=list)
+    pause: str = ""
+    paused_at: int = 0
+    limit: str = ""
+    stop_reason: str = ""
+    final: str | None = None
+    structured: bytes = b""
+    batch: str = ""
+    last_batch: str = ""
+    last_failure: str = ""
+    same_batches: int = 0
+    failures: int = 0
+    same_failures: int = 0
+    nudged_at: tuple[int, int] = (0, 0)
 
 
+@dataclass(slots=True, eq=False)
 class GoalState(Accumulator):
     """What only the strict goal loop needs.
 
@@ -198,90 +153,48 @@ class GoalState(Accumulator):
     `form` how the server is told what may be said next. `fault` is the last rejection, and how often it came.
     """
 
-    __slots__ = (
-        "action",
-        "actions",
-        "answer",
-        "approval",
-        "changes",
-        "check_landed",
-        "checked",
-        "checks_run",
-        "compacted",
-        "context_step",
-        "cycle_runs",
-        "evidence",
-        "failures",
-        "fault",
-        "form",
-        "hits",
-        "idle",
-        "last_rejection",
-        "last_steps",
-        "limit",
-        "listings",
-        "loaded",
-        "mutations",
-        "pending",
-        "previous_action",
-        "profile",
-        "rejected",
-        "rejection",
-        "rejections",
-        "section_inputs",
-        "sections",
-        "summary",
-        "system",
-        "system_digest",
-        "texts",
-        "transcript",
-        "turn_step",
-        "verdict",
-        "workers",
-    )
-
-    def __init__(self) -> None:
-        self.profile = ""
-        self.hits: tuple[str, ...] = ()
-        self.context_step = 0
-        self.sections: tuple[tuple[str, str], ...] = ()
-        self.section_inputs: tuple[Any, ...] = ()
-        self.texts: dict[str, str] = {}
-        self.system = ""
-        self.system_digest = ""
-        self.transcript: list[str] = []
-        self.pending: tuple[str, int] | None = None
-        self.action: Action | None = None
-        self.previous_action: Action | None = None
-        self.actions = 0
-        self.rejected = 0
-        self.listings = 0
-        self.last_steps: tuple[str, ...] = ()
-        self.cycle_runs: tuple[int, ...] = ()
-        self.rejection = ""
-        self.last_rejection = ""
-        self.rejections = 0
-        self.failures: dict[str, tuple[str, int]] = {}
-        self.loaded: dict[str, None] = {}
-        self.evidence: dict[str, Evidence] = {}
-        self.mutations = 0
-        self.checked: list[str] = []
-        self.checks_run = 0
-        self.check_landed: CheckReturned | EffectLost | None = None
-        self.compacted: tuple[str, ...] = ()
-        self.verdict = ""
-        self.summary = ""
-        self.answer: str | None = None
-        self.workers: list[Slot] = []
-        self.approval: ApprovalAnswered | None = None
-        self.changes: list[tuple[str, str]] = []
-        self.turn_step = 0
-        self.idle = 0
-        self.form = ""
-        self.fault: tuple[str, int] = ("", 0)
-        self.limit = ""
+    profile: str = ""
+    hits: tuple[str, ...] = ()
+    context_step: int = 0
+    sections: tuple[tuple[str, str], ...] = ()
+    section_inputs: SectionInputs | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    system: str = ""
+    system_digest: str = ""
+    transcript: list[str] = field(default_factory=list)
+    pending: tuple[str, int] | None = None
+    action: Action | None = None
+    previous_action: Action | None = None
+    actions: int = 0
+    rejected: int = 0
+    listings: int = 0
+    last_steps: tuple[str, ...] = ()
+    cycle_runs: tuple[int, ...] = ()
+    rejection: str = ""
+    last_rejection: str = ""
+    rejections: int = 0
+    failures: dict[str, tuple[str, int]] = field(default_factory=dict)
+    loaded: dict[str, None] = field(default_factory=dict)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    mutations: int = 0
+    checked: list[str] = field(default_factory=list)
+    checks_run: int = 0
+    check_landed: CheckReturned | EffectLost | None = None
+    compacted: tuple[str, ...] = ()
+    verdict: str = ""
+    summary: str = ""
+    answer: str | None = None
+    workers: list[Slot] = field(default_factory=list)
+    approval: ApprovalAnswered | None = None
+    changes: list[tuple[str, str]] = field(default_factory=list)
+    turn_step: int = 0
+    idle: int = 0
+    form: str = ""
+    fault: tuple[str, int] = ("", 0)
+    limit: str = ""
 
 
+@dataclass(slots=True, eq=False)
 class Run(Accumulator):
     """A run, folded from its log so far. Changed only by `stepfold.projections.run.evolve`.
 
@@ -289,80 +202,41 @@ class Run(Accumulator):
     the last observed event, and the only clock that decisions know.
     """
 
-    __slots__ = (
-        "asking",
-        "attempt",
-        "backend",
-        "call",
-        "call_id",
-        "cancel",
-        "config",
-        "due",
-        "engine",
-        "fault",
-        "fault_detail",
-        "fork_config",
-        "fork_seq",
-        "fork_system",
-        "goal",
-        "harness",
-        "history",
-        "loop",
-        "manifests",
-        "model_landed",
-        "parent",
-        "reply",
-        "run_id",
-        "seq",
-        "slots",
-        "source",
-        "source_seq",
-        "started_ts",
-        "state",
-        "status",
-        "step",
-        "tries",
-        "ts",
-        "unknown_kinds",
-        "usage",
-    )
-
-    def __init__(self) -> None:
-        self.run_id = ""
-        self.parent = ""
-        self.source = ""
-        self.source_seq = 0
-        self.engine = ""
-        self.fork_seq = -1
-        self.fork_config: Config | None = None
-        self.fork_system = ""
-        self.loop = ""
-        self.config: Config = NOT_STARTED
-        self.manifests: dict[str, Manifest] = {}
-        self.state = ""
-        self.seq = 0
-        self.step = 0
-        self.ts = ""
-        self.started_ts = ""
-        self.due: dict[str, Effect] = {}
-        self.cancel = False
-        self.fault = ""
-        self.fault_detail = ""
-        self.status = ""
-        self.backend = ""
-        self.history = ConversationHistory()
-        self.usage = Usage()
-        self.call = 0
-        self.call_id = ""
-        self.attempt = 0
-        self.tries = 0
-        self.asking: tuple[str, int | None] = ("", None)
-        self.model_landed: ModelReplied | ModelErred | None = None
-        self.reply = ""
-        self.slots: list[Slot] = []
-        self.unknown_kinds = 0
-        self.goal = GoalState()
-        self.harness = HarnessState()
+    run_id: str = ""
+    parent: str = ""
+    source: str = ""
+    source_seq: int = 0
+    engine: str = ""
+    fork_seq: int = -1
+    fork_config: Config | None = None
+    fork_system: str = ""
+    loop: str = ""
+    config: Config = NOT_STARTED
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+    state: str = ""
+    seq: int = 0
+    step: int = 0
+    ts: str = ""
+    started_ts: str = ""
+    due: dict[str, Effect] = field(default_factory=dict)
+    cancel: bool = False
+    fault: str = ""
+    fault_detail: str = ""
+    status: str = ""
+    backend: str = ""
+    history: ConversationHistory = field(default_factory=ConversationHistory)
+    usage: Usage = field(default_factory=Usage)
+    call: int = 0
+    call_id: str = ""
+    attempt: int = 0
+    tries: int = 0
+    asking: tuple[str, int | None] = ("", None)
+    model_landed: ModelReplied | ModelErred | None = None
+    reply: str = ""
+    slots: list[Slot] = field(default_factory=list)
+    unknown_kinds: int = 0
+    goal: GoalState = field(default_factory=GoalState)
+    harness: HarnessState = field(default_factory=HarnessState)
 
     @property
     def now(self) -> int:

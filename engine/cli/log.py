@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from stepfold.engine.cli.output import raw, say
+from stepfold.engine.cli.output import note, raw, say
 from stepfold.engine.cli.reading import Located, existing_store, located
 from stepfold.engine.runtime.run_log import RunLog
 from stepfold.events.integrity import Integrity, check
 from stepfold.events.integrity import reseal as seal_anew
 from stepfold.events.run_store import RunStore
 from stepfold.events.store import Store
+from stepfold.events.texts import LostText, TextFolder, TextOf, inlined, may_name_texts
 from stepfold.projections.ending import ends_run
 
 POLL_SECONDS = 0.2
@@ -43,6 +44,8 @@ def log(
 ) -> int:
     """The events of RUN, one a line, byte for byte as recorded.
 
+    Large texts stand in their lines, so that a file of what is printed is a log by itself.
+
     Exit codes of --verify: 0 whole, or from before there were seals; 2 damaged, or of a newer version.
     """
     if follow + verify + (reseal is not None) > 1:
@@ -56,8 +59,9 @@ def log(
         if reseal is not None:
             return _reseal(found, opened, reseal, for_machines)
         first = 0 if last is None else start_of_last(found.trace, last)
-        for lines in _growing(found, opened, first) if follow else _whole(found.trace, first):
-            raw(lines)
+        text_of = TextFolder(found.trace).text_of
+        for line in _growing(found, opened, first) if follow else _whole(found.trace, first):
+            raw(_with_its_texts(found.trace, line, text_of))
     return 0
 
 
@@ -117,6 +121,17 @@ def start_of_last(trace: Path, count: int) -> int:
             if len(lines) > count:
                 return begin + len(lines[0]) + 1
     return 0
+
+
+def _with_its_texts(trace: Path, line: bytes, text_of: TextOf) -> bytes:
+    """A line that stands in a file of its own, for what is printed may be put into one."""
+    if not may_name_texts(line):
+        return line
+    try:
+        return inlined(line, text_of)
+    except LostText as lost:
+        note(f"{trace}: {lost}; see `stepfold log {trace} --verify`")
+        return line
 
 
 def _whole(trace: Path, first: int) -> Iterator[bytes]:

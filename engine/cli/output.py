@@ -15,9 +15,8 @@ def visible(text: str) -> str:
     Model replies and tool output are untrusted: an escape sequence in them must not move the cursor,
     colour the screen or hide what stands before it.
     """
-    if text.isprintable():
-        return text
-    return "".join(mark if mark in "\n\t" else visible_line(mark) for mark in text)
+    # By lines, for a transcript has megabytes of them, and nearly all can be printed as they are.
+    return "\n".join("\t".join(map(visible_line, line.split("\t"))) for line in text.split("\n"))
 
 
 def visible_line(text: str) -> str:

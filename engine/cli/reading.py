@@ -1,15 +1,16 @@
 """Finding and reading a trace for people: what can be read is read, what is wrong goes to stderr."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from stepfold.engine.cli.output import note, store_address
+from stepfold.engine.runtime.snapshots import folded
 from stepfold.events.journal import NO_EVENT, LogError, Recorded, damaged_records_of
 from stepfold.events.liveness import is_locked
 from stepfold.events.run_store import RunStore, StoreError
 from stepfold.events.store import open_store
-from stepfold.projections.run import fold
 from stepfold.projections.state import Run
 
 
@@ -65,28 +66,38 @@ def read_noting(trace: Path) -> Iterator[Recorded]:
     Raises LogError for what can't be read.
     """
     torn: list[bytes] = []
+    yield from _noting_damage(trace, damaged_records_of(trace, torn))
+    _note_torn(trace, torn)
+
+
+def _noting_damage(trace: Path, records: Iterator[Recorded]) -> Iterator[Recorded]:
     damaged = False
-    for record in damaged_records_of(trace, torn):
+    for record in records:
         if record.damage and not damaged:
             damaged = True
             note(f"{trace}:{record.event.seq + 1}: {record.damage}; see `stepfold log {trace} --verify`")
         yield record
+
+
+def _note_torn(trace: Path, torn: list[bytes]) -> None:
     if torn:
         note(f"{trace}: the last line is torn ({len(torn[0])} bytes), as a crash leaves it; it is left out")
 
 
 def fold_file(trace: Path) -> Run:
     """Fold a trace in memory that doesn't grow with it beyond what the run holds. Raises LogError."""
-    return _folded(trace, damaged_records_of(trace, []))
+    return _never_empty(trace, folded(trace, []).run)
 
 
 def fold_noting(trace: Path) -> Run:
     """As `fold_file`, and what is wrong with the trace is noted."""
-    return _folded(trace, read_noting(trace))
+    torn: list[bytes] = []
+    run = folded(trace, torn, partial(_noting_damage, trace)).run
+    _note_torn(trace, torn)
+    return _never_empty(trace, run)
 
 
-def _folded(trace: Path, records: Iterator[Recorded]) -> Run:
-    run = fold(record.event for record in records)
+def _never_empty(trace: Path, run: Run) -> Run:
     if not run.seq:
         raise LogError(trace, NO_EVENT)
     return run

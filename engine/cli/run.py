@@ -16,13 +16,12 @@ from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.reopen import refuse_ended
 from stepfold.engine.runtime.settings import read_settings
-from stepfold.events.journal import records_of
+from stepfold.engine.runtime.snapshots import folded_undamaged
 from stepfold.events.run_store import RunStore
 from stepfold.projections.ending import why
 from stepfold.projections.fold_goal import LISTEN
 from stepfold.projections.outcome import EXIT_CODES, LoopOutcome
 from stepfold.projections.outcome import outcome as outcome_of
-from stepfold.projections.run import fold
 from stepfold.projections.usage import Usage
 
 _STORE = click.option("--store", metavar="DIR", help="Where runs are kept [STEPFOLD_STORE, else .stepfold].")
@@ -89,7 +88,7 @@ def resume(
     with chosen_store(store, folder) as opened:
         found = opened.find(run_id)
         # First what the log says: who asks for an ended run needs no model to be told so.
-        recorded = fold(record.event for record in records_of(opened.path_of(found), []))
+        recorded = folded_undamaged(opened.path_of(found))
         refuse_ended(recorded)
         if answer is None and LISTEN in recorded.due:
             return report(outcome_of(recorded), opened, for_machines)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stepfold.engine.models.protocol import Request
+from stepfold.events.texts import LostText, TextFolder, TextOf, restored
 from stepfold.events.vocabulary import (
     BLANK,
     ModelDelta,
@@ -48,7 +49,8 @@ class Recording:
         except OSError as error:
             raise RecordingError(f"{path}: can't read the trace ({error.strerror})") from None
         # The last piece is empty, or a line that was never finished.
-        recording = cls(_events(lines[:-1], str(path)), f"trace:{Path(path).name}")
+        text_of = TextFolder(Path(path)).text_of
+        recording = cls(_events(lines[:-1], str(path), text_of), f"trace:{Path(path).name}")
         if not len(recording):
             raise RecordingError(f"{path}: no model call in this trace: is it a run's JSONL log?")
         return recording
@@ -95,14 +97,16 @@ def _blank(event: Outcome, streamed: str) -> Outcome:
     return blank
 
 
-def _events(lines: Iterable[bytes], source: str) -> Iterable[object]:
+def _events(lines: Iterable[bytes], source: str, text_of: TextOf) -> Iterable[object]:
     for number, line in enumerate(lines, 1):
         if b'"Model' not in line:
             continue
         try:
-            fields = json.loads(line.decode("utf-8"))
+            fields = json.loads(restored(line, text_of).decode("utf-8"))
             kind = _NEEDED.get(fields.pop("kind"))
             if kind is not None:
                 yield msgspec.convert(fields, kind)
+        except LostText as lost:
+            raise RecordingError(f"{source} line {number}: {lost}") from None
         except (ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
             raise RecordingError(f"{source} line {number}: no event ({error})") from None

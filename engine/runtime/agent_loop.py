@@ -33,6 +33,7 @@ from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
 from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.snapshots import folded_from, folded_undamaged
 from stepfold.engine.runtime.undo import Undo
 from stepfold.engine.runtime.workers import landing_of, telling, worker_config, worker_id
 from stepfold.events.configuration import (
@@ -46,7 +47,7 @@ from stepfold.events.configuration import (
     Guards,
     Rule,
 )
-from stepfold.events.journal import Recorded, read_log, records_of
+from stepfold.events.journal import Recorded, read_log
 from stepfold.events.run_store import RunStore
 from stepfold.events.store import open_store
 from stepfold.events.vocabulary import (
@@ -65,7 +66,6 @@ from stepfold.events.vocabulary import (
 from stepfold.projections.effects import CallTool
 from stepfold.projections.fold_goal import config_of
 from stepfold.projections.outcome import LoopOutcome, outcome
-from stepfold.projections.run import fold
 from stepfold.projections.state import Run
 
 
@@ -179,7 +179,7 @@ class AgentLoop:
         """
         # Opening a log makes its file, so who asks for a run that never was must not get that far.
         found = self.store.find(run_id)
-        refuse_ended(fold(record.event for record in records_of(self.store.path_of(found), [])))
+        refuse_ended(folded_undamaged(self.store.path_of(found)))
 
         async def interruptible() -> LoopOutcome:
             effects = self._effects(found)
@@ -202,7 +202,7 @@ class AgentLoop:
         watch: Watch | None = None,
     ) -> LoopOutcome:
         with self._log(effects, watch) as log:
-            reopened = reopen(log.recorded(), log)
+            reopened = reopen(folded_from(log.recorded(), log.path), log)
             if answer is None and rests(reopened.run):
                 return outcome(reopened.run)
             take_up(effects, reopened, answer)

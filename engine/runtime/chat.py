@@ -10,6 +10,7 @@ from stepfold.engine.runtime.interrupts import interrupts
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import CannotResume, Reopened, push_reopening, reopen, rests
 from stepfold.engine.runtime.run_log import RunLog
+from stepfold.engine.runtime.snapshots import folded_from
 from stepfold.engine.runtime.undo import Undo
 from stepfold.events.configuration import GoalConfig, Manifest
 from stepfold.events.vocabulary import (
@@ -83,7 +84,7 @@ class Chat:
         """Take up a recorded chat where its log stops. Raises LogError, and CannotResume for other runs."""
         log = self._open_log()
         try:
-            self._reopened = reopen(log.recorded(), log)
+            self._reopened = reopen(folded_from(log.recorded(), log.path), log)
             if not config_of(self._reopened.run).chat:
                 raise CannotResume(f"run {self.run_id} is no chat: `stepfold resume` goes on with it")
         except BaseException:

@@ -14,6 +14,7 @@ from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import push_reopening, reopen
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
 from stepfold.engine.runtime.run_policy import RunConfig, new_run_id
+from stepfold.engine.runtime.snapshots import folded_from
 from stepfold.events.configuration import HarnessConfig
 from stepfold.events.journal import Recorded
 from stepfold.events.vocabulary import (
@@ -108,7 +109,7 @@ class Life:
         """A later life."""
         log = self._harness.log(self.run_id)
         assert isinstance(log, RunLog)
-        reopened = reopen(log.recorded(), log)
+        reopened = reopen(folded_from(log.recorded(), log.path), log)
         self.run = reopened.run
         if not self.run.due:
             log.close()

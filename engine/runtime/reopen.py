@@ -6,13 +6,12 @@ from msgspec import Struct
 from stepfold.engine.runtime.drive import settle
 from stepfold.engine.runtime.live import LiveEffects, runs_once
 from stepfold.engine.runtime.run_log import RunLog
+from stepfold.engine.runtime.snapshots import Folded
 from stepfold.events.configuration import ImportedConfig
-from stepfold.events.journal import Log
 from stepfold.events.reconcile import NOTHING, Repair
-from stepfold.events.vocabulary import BLANK, EffectLost, LogRepaired, Observed, RunReopened, UserAnswered
+from stepfold.events.vocabulary import BLANK, EffectLost, LogRepaired, RunReopened, UserAnswered
 from stepfold.projections.effects import CallTool
 from stepfold.projections.fold_goal import LISTEN
-from stepfold.projections.run import evolve
 from stepfold.projections.state import Run
 
 
@@ -30,18 +29,13 @@ class Reopened(Struct, frozen=True):
     repair: Repair = NOTHING
 
 
-def reopen(log: Log, out: RunLog) -> Reopened:
-    """Fold a log to its end, and decide what its process had not written any more.
+def reopen(folded: Folded, out: RunLog) -> Reopened:
+    """From the fold of a log: decide what its process had not written any more.
 
     A batch is written before its effects start. So when the tail of a batch was lost, whatever that
     batch started never ran, and is not among the suspects.
     """
-    run = Run()
-    in_flight: set[str] = set()
-    for record in log.records:
-        evolve(run, record.event)
-        if isinstance(record.event, Observed):
-            in_flight = set(run.due)
+    run, in_flight = folded
     at_the_end = set(run.due)
     decided = settle(run, out)
     out.flush()

@@ -23,6 +23,7 @@ from stepfold.engine.studies.scores import Score
 from stepfold.engine.studies.suite import Suite, Trial, project_files
 from stepfold.events.journal import read_log
 from stepfold.events.store import Store
+from stepfold.events.texts import self_contained_lines
 
 ModelOf = Callable[[str | None, Settings], Model]
 
@@ -79,7 +80,8 @@ def packed(suite: Suite, trial: Trial) -> Parcel:
         for path in project_files(source) if trial.task.project else ():
             tar.add(path, str(path.relative_to(source)))
     scheme, _, rest = trial.model.partition(":")
-    script = Path(rest).read_bytes() if scheme in ("script", "trace") and rest else None
+    # Of a trace its texts go along; in a script no line names one.
+    script = b"".join(self_contained_lines(Path(rest))) if scheme in ("script", "trace") and rest else None
     return Parcel(suite, trial, buffer.getvalue(), script)
 
 

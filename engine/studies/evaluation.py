@@ -23,6 +23,7 @@ from stepfold.engine.studies.scores import HiddenResult, Score, got_no_reply
 from stepfold.engine.studies.suite import Suite, Trial
 from stepfold.events.journal import Journal, LogError, read_log
 from stepfold.events.run_store import RunStore
+from stepfold.events.texts import self_contained_lines
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.run import fold
 
@@ -163,7 +164,8 @@ class Evaluation:
         for run_id in (trial.run_id, *workers):
             if (log := self._store.path_of(run_id)).exists():
                 aside.mkdir(exist_ok=True)
-                shutil.copyfile(log, aside / f"{run_id}.{len(list(aside.iterdir())) + 1}.jsonl")
+                with (aside / f"{run_id}.{len(list(aside.iterdir())) + 1}.jsonl").open("wb") as copy:
+                    copy.writelines(self_contained_lines(log))
                 self._store.remove(run_id)
 
     def _refuse_without_sandbox(self, trials: Sequence[Trial]) -> None:

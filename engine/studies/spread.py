@@ -11,6 +11,8 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct, structs
 
+from stepfold.events.texts import self_contained_lines
+
 Place = Literal["cores", "ray"]
 PLACES: tuple[Place, ...] = ("cores", "ray")
 
@@ -45,7 +47,7 @@ def _over_ray(work: Callable[[Path], Result], traces: Sequence[Path]) -> Iterato
 
 def _content_of(trace: Path) -> bytes | None:
     try:
-        return trace.read_bytes()
+        return b"".join(self_contained_lines(trace))
     except OSError:
         # The work itself says why: for it the file is missing there as well.
         return None

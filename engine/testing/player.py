@@ -11,6 +11,7 @@ from stepfold.engine.runtime.drive import drive
 from stepfold.engine.runtime.live import LiveEffects
 from stepfold.engine.runtime.reopen import push_reopening, reopen
 from stepfold.engine.runtime.run_log import MemoryLog, RunLog
+from stepfold.engine.runtime.snapshots import folded_records
 from stepfold.engine.testing.invariants import (
     holds_of_a_goal_run,
     holds_of_a_log,
@@ -22,7 +23,7 @@ from stepfold.engine.testing.moves import Move
 from stepfold.events import vocabulary as v
 from stepfold.events.codec import decode, encode
 from stepfold.events.configuration import GoalConfig
-from stepfold.events.journal import Log, Recorded
+from stepfold.events.journal import Recorded
 from stepfold.events.reconcile import NOTHING
 from stepfold.events.vocabulary import BLANK
 from stepfold.projections.effects import AskModel, CallTool, RecallMemory, RunCheck
@@ -232,7 +233,7 @@ class GoalPlayer:
         self.log = _Kept()
         self.log.events.extend(kept)
         records = tuple(Recorded(encode(event), event) for event in kept)
-        reopened = reopen(Log(records, b""), cast(RunLog, self.log))
+        reopened = reopen(folded_records(records), cast(RunLog, self.log))
         self.run = reopened.run
         self._told = Run()
         self._begin(self.run)

@@ -15,6 +15,7 @@ from stepfold.engine.runtime.replay import replay
 from stepfold.engine.runtime.run_log import RunLog
 from stepfold.events.chain import BEGINNING, chained, sealed, unsealed
 from stepfold.events.codec import encode
+from stepfold.events.integrity import check
 from stepfold.events.journal import LogError, read_log
 from stepfold.events.run_store import RunStore, StoreError
 from stepfold.events.vocabulary import AnyEvent, ModelCompleted
@@ -222,8 +223,30 @@ def every_run_is_a_file_for_duckdb(opened: Opened) -> None:
         assert found == {"b.jsonl": lines_of("b", 3), "c.jsonl": lines_of("c", 1)}
 
 
+def a_large_text_is_read_back_byte_for_byte(opened: Opened) -> None:
+    """However a store keeps a text of megabytes, who reads the log finds the lines that were appended."""
+    lines = lines_of("r", 3, text="a line of a large file\n" * 50_000)
+    with opened() as store:
+        for run_id in ("r", "s"):
+            writer = store.writer(run_id)
+            writer.begin()
+            writer.append(lines if run_id == "r" else lines_of("s", 1, text="\ufdd0=" * 50_000))
+            writer.close()
+    with opened() as store:
+        path = store.path_of("r")
+        assert [one.written for one in read_log(path).records] == lines, "a log lacks its large texts"
+        assert check(path, store.kept("r")).store == "agrees", "`kept` is not what the file holds"
+        writer = store.writer("r")
+        assert [one.written for one in writer.recorded()[0].records] == lines, "`recorded` lacks its texts"
+        writer.append(lines_of("r", 4, text="a line of a large file\n" * 50_000)[3:])
+        writer.close()
+        assert len(read_log(store.path_of("r")).records) == 4, "a run with large texts can't go on"
+        read_log(store.path_of("s"))
+
+
 STORE_LAWS: tuple[Law, ...] = (
     what_is_written_is_read_back_byte_for_byte,
+    a_large_text_is_read_back_byte_for_byte,
     a_run_has_one_writer_at_a_time,
     a_recorded_id_is_not_begun_again,
     a_run_goes_on_behind_its_last_line,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from stepfold.events import texts
+from stepfold.events.texts import self_contained_lines
 from stepfold.events.vocabulary import NO_TIME
 from stepfold.projections.sql import packs
 from stepfold.projections.sql.columns import column_name, columns
@@ -182,8 +184,10 @@ def _load(connection: "DuckDBPyConnection", files: list[Path]) -> tuple[Broken, 
     unreadable = {file: why for file in files if (why := _why_unreadable(file))}
     broken = [Broken(str(file), None, why) for file, why in unreadable.items()]
     readable = [file for file in files if file not in unreadable]
+    naming = {file for file in readable if _names_texts(file)}
+    plain = [file for file in readable if file not in naming]
     try:
-        doubtful = _insert(connection, readable, LONGEST_LINE)
+        doubtful = _insert(connection, plain, LONGEST_LINE) | naming
     except duckdb.Error:
         # One file that can't be read fails the whole statement, so each is looked at by itself.
         doubtful = set(readable)
@@ -208,7 +212,7 @@ def _insert(connection: "DuckDBPyConnection", files: list[Path], longest: int) -
 def _insert_repaired(connection: "DuckDBPyConnection", file: Path) -> list[Broken]:
     from tempfile import TemporaryDirectory
 
-    content, broken = repaired(file.read_bytes(), str(file))
+    content, broken = repaired(self_contained_lines(file), str(file))
     if not content:
         return broken
     with TemporaryDirectory() as folder:
@@ -216,8 +220,8 @@ def _insert_repaired(connection: "DuckDBPyConnection", file: Path) -> list[Broke
         clean.write_bytes(content)
         longest = max(map(len, content.split(b"\n"))) + 2
         connection.execute(
-            f"INSERT INTO recorded.fresh SELECT * FROM ({_reading([clean], max(longest, LONGEST_LINE))}) "
-            f"WHERE NOT ({NO_EVENT})"
+            f"INSERT INTO recorded.fresh SELECT * REPLACE ({quoted(str(file))} AS file) "
+            f"FROM ({_reading([clean], max(longest, LONGEST_LINE))}) WHERE NOT ({NO_EVENT})"
         )
     return broken
 
@@ -260,6 +264,14 @@ def _create(connection: "DuckDBPyConnection", view: View) -> None:
     connection.execute(f"COMMENT ON VIEW {view.name} IS {quoted(view.comment)}")
     for column, comment in view.columns.items():
         connection.execute(f'COMMENT ON COLUMN {view.name}."{column}" IS {quoted(comment)}')
+
+
+def _names_texts(file: Path) -> bool:
+    """Whether a log has texts that lie beside it. Where nothing lies there, no log is read for this."""
+    if not texts.TextFolder(file).folder.is_dir():
+        return False
+    with file.open("rb") as lines:
+        return any(texts.may_name_texts(line) for line in lines)
 
 
 def _why_unreadable(file: Path) -> str:

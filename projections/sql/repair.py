@@ -2,8 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct
+
+from stepfold.events.texts import named
 
 _ESCAPES = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
@@ -19,17 +22,17 @@ class Broken(Struct, frozen=True):
     why: str
 
 
-def repaired(content: bytes, file: str) -> tuple[bytes, list[Broken]]:
+def repaired(lines: Iterable[bytes], file: str) -> tuple[bytes, list[Broken]]:
     """The lines that are events, in JSON that DuckDB reads; and those that are none, with the reason."""
-    lines = content.split(b"\n")
     kept: list[bytes] = []
     broken: list[Broken] = []
-    for number, line in enumerate(lines, 1):
+    for number, given in enumerate(lines, 1):
+        line = given.removesuffix(b"\n")
         if not line.strip():
             continue
         why = _why_broken(line)
         if why:
-            torn = " (the last line: a write was cut off)" if number == len(lines) else ""
+            torn = "" if given.endswith(b"\n") else " (the last line: a write was cut off)"
             broken.append(Broken(file, number, why + torn))
         else:
             kept.append(without_lone_surrogates(line.decode()).encode())
@@ -42,6 +45,8 @@ def without_lone_surrogates(text: str) -> str:
 
 
 def _why_broken(line: bytes) -> str:
+    if lost := named(line):
+        return f"its text {min(lost)} is missing or was changed: see `stepfold log RUN --verify`"
     try:
         event = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from io import BytesIO
 
 import msgspec
 import pytest
@@ -167,7 +168,7 @@ def test_repair_keeps_every_character_but_halves(given_texts):
 
 @given(st.lists(st.binary(max_size=30) | st.just(json.dumps(event(0)).encode())))
 def test_repair_takes_any_bytes(lines):
-    content, broken = repaired(b"\n".join(lines), "f")
+    content, broken = repaired(BytesIO(b"\n".join(lines)), "f")
     kept = content.split(b"\n")[:-1]
     assert all(isinstance(json.loads(line)["seq"], int) for line in kept)
     held = [line for line in b"\n".join(lines).split(b"\n") if line.strip()]
