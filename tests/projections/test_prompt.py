@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from stepfold.events.codec import encode
 from stepfold.events.configuration import Generation
-from stepfold.events.vocabulary import Message, ModelStarted, ToolCall
+from stepfold.events.vocabulary import BLANK, Message, ModelStarted, ToolCall, ToolReturned
+from stepfold.projections.fold_goal import COMPACTED_LINE_CHARACTERS
 from stepfold.projections.history import ConversationHistory
 from stepfold.projections.prompt import (
     NEXT_ACTION,
@@ -200,3 +201,21 @@ def test_compaction_drops_the_oldest_pairs_and_keeps_the_seed_turn() -> None:
     assert compactions >= 2
     assert run.goal.compacted[0] in run.goal.system
     assert run.status == "completed"
+
+
+def test_a_compaction_copies_no_history_into_the_log() -> None:
+    def looked(arguments: bytes) -> ToolReturned:
+        return ToolReturned(*BLANK, content=f"found {arguments.decode()}\n" + "text of a file " * 100)
+
+    replies = [LOAD, *(call("look", path=f"file_{number}.py") for number in range(60)), VERIFY, FINISH]
+    hands = Hands(replies, {"look": looked})
+    _, events = play(config(max_steps=80, context_window=3000), hands)
+    lines = [encode(event) for event in events]
+
+    compactions = [line for line in lines if b'"kind":"ContextCompacted"' in line]
+    assert len(compactions) >= 5
+    # Two numbers; and of the turns that went, the framing says the first line of the last twenty.
+    assert max(map(len, compactions)) < 200
+    assert sum(line.count(b"text of a file " * 100) for line in lines) == 60
+    built = [line for line in lines if b'"kind":"ContextBuilt"' in line]
+    assert max(map(len, built[1:])) < 20 * COMPACTED_LINE_CHARACTERS + 1000
