@@ -29,6 +29,7 @@ bench: install-dev
 	$(BIN)/python tests/bench/run.py $(ARGUMENTS)
 	$(BIN)/python tests/bench/crowd.py $(ARGUMENTS)
 	$(BIN)/python tests/bench/growth.py $(ARGUMENTS)
+	$(BIN)/python tests/bench/fleet.py $(ARGUMENTS)
 
 # Beside other libraries, each of them installed into an environment of its own below .bench/.
 bench-peers: install-dev
