@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from threading import get_ident
 from typing import NamedTuple
 
 import msgspec
@@ -163,7 +164,8 @@ class TextFolder:
             self.text_of(digest)
             _sync(self.folder)
             return
-        draft = path.with_name(f".{digest}.{os.getpid()}")
+        # Runs in two threads may keep the same text at the same time.
+        draft = path.with_name(f".{digest}.{os.getpid()}.{get_ident()}")
         try:
             with draft.open("wb") as file:
                 file.write(content)

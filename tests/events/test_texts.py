@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,16 @@ def test_a_text_is_on_the_disk_before_the_line_that_names_it(
 
     assert order.index("sync") < order.index("line")
     assert order.count("sync") == 3
+
+
+def test_runs_in_many_threads_keep_the_same_text(tmp_path: Path) -> None:
+    folder = TextFolder(tmp_path / "r.jsonl")
+    line = encode(replied(1, MEGABYTE))
+    with ThreadPoolExecutor(8) as pool:
+        short = list(pool.map(lambda _: folder.put_aside([line]), range(32)))
+
+    assert {restored(one, folder.text_of) for (one,) in short} == {line}
+    assert len(list(folder.folder.iterdir())) == 1
 
 
 def lines_of(events: Sequence[AnyEvent]) -> list[bytes]:

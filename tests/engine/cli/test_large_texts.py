@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stepfold.engine.runtime.replay import replay
+from stepfold.engine.studies.spread import _content_of, _worked_on_elsewhere
 from stepfold.events.texts import self_contained_lines
 from tests.engine.cli.projects import FINISH, LOAD_FILES, REPAIR, VERIFY, Project, call
 
@@ -140,6 +142,13 @@ def test_its_texts_beside_it_make_a_copy_whole(recorded: Project, copied: Path) 
     (copied.parent / "texts" / text.name).write_bytes(text.read_bytes())
 
     assert recorded.stepfold("log", copied, "--verify").code == 0
+
+
+def test_a_trace_that_goes_to_another_machine_takes_its_texts_along(recorded: Project) -> None:
+    content = _content_of(recorded.trace)
+    recorded.trace.with_name("texts").rename(recorded.folder / "away")
+
+    assert _worked_on_elsewhere(replay, str(recorded.trace), content).verdict == "identical"
 
 
 def test_sql_leaves_out_the_line_and_says_which_text_it_lacks(recorded: Project) -> None:
