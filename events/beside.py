@@ -1,9 +1,23 @@
-"""What lies beside a log, and where: found from the log's own path, so that no reader needs its store."""
+"""What lies beside a log, where, and by what digest: found from the log's own path, so that no reader needs
+its store.
+"""
 
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
+DIGEST_BYTES = 32
 _LOGS = "runs"
+
+
+def digest_beside(content: bytes) -> str:
+    """Of what is kept apart from its log, as hex of BLAKE2b: it is whole where this is what it was."""
+    return blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def texts_of(log: Path) -> Path:
+    """The folder of the large texts of a log, and of all others in its folder."""
+    return log.with_name("texts")
 
 
 def snapshot_of(log: Path) -> Path | None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
+from stepfold.events.drafts import drafted
 from stepfold.events.journal import (
     NO_EVENT,
     Journal,
@@ -120,16 +121,13 @@ def reseal(path: Path, why: str) -> Reseal | None:
 
 def _rewrite(path: Path, log: Log, said: Reseal) -> None:
     lines = sealed_anew(_said_in(record, said) for record in log.records)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.resealed")
     try:
-        with draft.open("xb") as file:
+        with drafted(path) as draft, draft.open("xb") as file:
             file.writelines(line + b"\n" for line in TextFolder(path).put_aside(lines))
             file.write(log.torn)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise LogError(path, f"can't be rewritten: {error.strerror}; it is as it was") from error
 
 

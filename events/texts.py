@@ -12,21 +12,21 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
-from threading import get_ident
 from typing import NamedTuple
 
 import msgspec
 
+from stepfold.events.beside import DIGEST_BYTES, digest_beside, texts_of
+from stepfold.events.drafts import drafted
+
 LARGEST_INLINE = 64 * 1024
 """Bytes of UTF-8: a longer text is put aside."""
 
-_DIGEST_BYTES = 32
 _MARK = "\ufdd0=".encode()
 _MARK_BEGINS = _MARK[0]
 _ESCAPED = _MARK + b"="
-_REFERENCE = re.compile(b'"' + _MARK + b'([0-9a-f]{%d})"' % (2 * _DIGEST_BYTES))
+_REFERENCE = re.compile(b'"' + _MARK + b'([0-9a-f]{%d})"' % (2 * DIGEST_BYTES))
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -76,7 +76,7 @@ def aside(line: bytes) -> Aside:
         # JSON from outside may write a text in another way than we would: only ours can be put back.
         if len(content) <= LARGEST_INLINE or _encode_text(text) != token:
             return token
-        digest = _digest(content)
+        digest = digest_beside(content)
         texts[digest] = content
         return b'"' + _MARK + digest.encode() + b'"'
 
@@ -120,20 +120,16 @@ _LITERAL = "\ufdd0fdd0=".encode()
 
 def unchanged(digest: str, content: bytes, where: str) -> bytes:
     """A text that was found under a digest. Raises LostText when it is not the one that was put there."""
-    if _digest(content) != digest:
+    if digest_beside(content) != digest:
         raise LostText(f"its text {digest} in {where} was changed after it was written")
     return content
-
-
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 class TextFolder:
     """The texts beside a log, and beside all others of its folder."""
 
     def __init__(self, log: Path) -> None:
-        self.folder = log.with_name("texts")
+        self.folder = texts_of(log)
 
     def text_of(self, digest: str) -> bytes:
         """The bytes of a text, which are UTF-8. Raises LostText when they are not those it is named by."""
@@ -164,16 +160,10 @@ class TextFolder:
             self.text_of(digest)
             _sync(self.folder)
             return
-        # Runs in two threads may keep the same text at the same time.
-        draft = path.with_name(f".{digest}.{os.getpid()}.{get_ident()}")
-        try:
-            with draft.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        with drafted(path) as draft, draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         _sync(self.folder)
         _sync(self.folder.parent)
 

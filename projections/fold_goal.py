@@ -52,7 +52,7 @@ from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
 from stepfold.projections.state import NOT_STARTED, Action, GoalState, Run, SectionInputs, Slot, microseconds
-from stepfold.projections.usage import plus_spent
+from stepfold.projections.usage import not_yet_spent, plus_spent
 
 LISTEN = "user"
 """The key of the effect that waits for a person."""
@@ -292,7 +292,7 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
         return
     goal.workers.remove(slot)
     if isinstance(slot.landed, ToolReturned | ToolErred):
-        run.usage = run.usage.plus_child(plus_spent(slot.landed.child, slot.spent, -1))
+        run.usage = run.usage.plus_child(not_yet_spent(slot.landed.child, slot.spent))
     if goal.pending is None:
         # No call of this step will carry it to the model: it landed while the run waited for a person.
         run.history.append(Message("user", lines))

@@ -48,13 +48,23 @@ class Usage(Struct, frozen=True, gc=False):
         )
 
 
-def plus_spent(one: ChildUsage, other: ChildUsage, sign: int = 1) -> ChildUsage:
-    """Two costs together; with the sign -1, the first without the second."""
+def plus_spent(one: ChildUsage, other: ChildUsage) -> ChildUsage:
+    """Two costs together."""
     return ChildUsage(
-        one.model_calls + sign * other.model_calls,
-        one.input_tokens + sign * other.input_tokens,
-        one.output_tokens + sign * other.output_tokens,
-        one.cost + sign * other.cost,
+        one.model_calls + other.model_calls,
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cost + other.cost,
+    )
+
+
+def not_yet_spent(whole: ChildUsage, counted: ChildUsage) -> ChildUsage:
+    """What of a cost is left when some of it is counted already."""
+    return ChildUsage(
+        whole.model_calls - counted.model_calls,
+        whole.input_tokens - counted.input_tokens,
+        whole.output_tokens - counted.output_tokens,
+        whole.cost - counted.cost,
     )
 
 

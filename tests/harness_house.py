@@ -21,6 +21,7 @@ from stepfold.events.codec import encode
 from stepfold.events.journal import Recorded
 from stepfold.events.vocabulary import BLANK, ModelDelta, ModelErred, ModelReplied, ToolCall
 from stepfold.projections.run import fold
+from stepfold.projections.state import Slot
 
 START = 1_700_000_000_000_000
 IDLE_TURNS = 30
@@ -160,6 +161,14 @@ def cut(content: str = "") -> ModelReplied:
 def erred(*, retryable: bool = True, error: str = "server", **fields: Any) -> ModelErred:
     """A failed attempt."""
     return ModelErred(*BLANK, error=error, detail="busy", retryable=retryable, **fields)
+
+
+def slots_of(*asked: tuple[str, str]) -> list[Slot]:
+    """Calls of a turn by hand: `(id, phase)`."""
+    slots = [Slot(call_id, "look", b"{}", f"tool:1.{place}") for place, (call_id, _) in enumerate(asked)]
+    for slot, (_, phase) in zip(slots, asked, strict=True):
+        slot.phase = phase
+    return slots
 
 
 class Counted:

@@ -1,9 +1,7 @@
 """`stepfold view`: recorded runs as one page that opens from disk."""
 
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -15,6 +13,7 @@ from stepfold.engine.studies.audit import Auditor, by_guard
 from stepfold.engine.studies.difference import difference
 from stepfold.engine.studies.page.document import document
 from stepfold.engine.studies.page.told import RunTold
+from stepfold.events.drafts import drafted
 from stepfold.events.journal import NO_EVENT, LogError, damaged_records_of
 from stepfold.events.vocabulary import AnyEvent, Unknown
 from stepfold.projections.ending import why
@@ -72,13 +71,10 @@ def _read(trace: Path, reading: RunTold) -> Iterator[AnyEvent | Unknown]:
 
 def _write(output: Path, page: str) -> None:
     """Write the whole page or nothing. Raises ClickException."""
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(output)
+        with drafted(output) as draft:
+            draft.write_text(page, encoding="utf-8")
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         raise click.UsageError(
             f"{output}: can't be written: {error.strerror}; name another with -o"
         ) from error

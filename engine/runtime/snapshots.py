@@ -6,7 +6,6 @@ when the code that folds is the code that folded. Else it is passed over in sile
 and made anew. It may be deleted at any time.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -18,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from stepfold import events, projections
-from stepfold.events.beside import snapshot_of
+from stepfold.events.beside import DIGEST_BYTES, digest_beside, snapshot_of
+from stepfold.events.drafts import drafted
 from stepfold.events.journal import (
     THE_BEGINNING,
     Log,
@@ -37,7 +37,6 @@ LONG = 5_000
 """A fold of so many events is worth keeping: a tenth of a second, on a machine of 2024."""
 
 _CHUNK_BYTES = 1 << 20
-_DIGEST_BYTES = 32
 
 
 class Head(Struct, frozen=True):
@@ -161,7 +160,7 @@ class _Lines:
     def __init__(self, file: BinaryIO) -> None:
         file.seek(0)
         self._file = file
-        self._hash = blake2b(digest_size=_DIGEST_BYTES)
+        self._hash = blake2b(digest_size=DIGEST_BYTES)
         self.count = 0
         self.end_whole = True
 
@@ -193,7 +192,7 @@ def _found(trace: Path, lines: _Lines) -> _Begun | None:
         head_line, _, state = path.read_bytes().partition(b"\n")
         head = msgspec.json.decode(head_line, type=Head)
         # What it was made of comes first: another engine's state is not even looked at.
-        if (head.projection, head.code) != ("run", _code()) or head.state != _digest(state):
+        if (head.projection, head.code) != ("run", _code()) or head.state != digest_beside(state):
             return None
         if lines.pass_over(head.place.offset) != head.log:
             return None
@@ -218,27 +217,19 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
             code=_code(),
             place=begun.place,
             log=log,
-            state=_digest(state),
+            state=digest_beside(state),
             in_flight=tuple(sorted(begun.folded.in_flight)),
             texts=tuple(sorted(begun.texts)),
         )
         path.parent.mkdir(exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
+        with drafted(path) as draft:
             draft.write_bytes(msgspec.json.encode(head) + b"\n" + state)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @cache
 def _code() -> str:
     """A digest over what folds and what is folded, as it stands: no version has to be raised by hand."""
-    whole = blake2b(msgspec.__version__.encode(), digest_size=_DIGEST_BYTES)
+    whole = blake2b(msgspec.__version__.encode(), digest_size=DIGEST_BYTES)
     for package in (events, projections):
         for source in sorted(Path(next(iter(package.__path__))).glob("*.py")):
             whole.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")

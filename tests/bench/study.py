@@ -35,14 +35,13 @@ from stepfold.events.journal import read_log
 from stepfold.events.run_store import RunStore
 from stepfold.events.store import open_store
 from tests.bench import bare_loop
+from tests.bench.rows import put
 
 SUITE = Path(__file__).parents[2] / "engine" / "suites" / "study"
 BARE, PLAIN, CONSTRAINED = "bare", "stepfold", "stepfold, constrained"
 LOOPS = {"bare": BARE, "plain": PLAIN, "constrained": CONSTRAINED}
 MODEL = {"temperature": 0.7, "max_tokens": 256}
 """The temperature is the one that the model's makers recommend."""
-
-START, END = "<!-- measured -->\n", "<!-- /measured -->"
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -91,8 +90,7 @@ def main() -> None:
     if given.page is None:
         print(text)
         return
-    before, _, rest = given.page.read_text().partition(START)
-    given.page.write_text(f"{before}{START}{text}\n{END}{rest.partition(END)[2]}")
+    put(given.page, "study", text)
 
 
 async def studied(

@@ -22,7 +22,9 @@ from stepfold.events.vocabulary import (
     UnknownToolCalled,
 )
 from stepfold.projections import fold_calls
-from stepfold.projections.state import Run, Slot
+from stepfold.projections.effects import Wait
+from stepfold.projections.state import Run
+from tests.harness_house import slots_of
 
 LOOK = Manifest(name="look", description="", schema=Raw(b"{}"))
 KID = Manifest(name="kid", description="", schema=Raw(b"{}"), child=True)
@@ -36,11 +38,9 @@ def run_with(*calls: tuple[str, str], **settings: Any) -> Run:
     run.run_id = "r"
     run.config = HarnessConfig(manifests=(LOOK, KID), **settings)
     run.manifests = {"look": LOOK, "kid": KID}
-    for place, (call_id, phase) in enumerate(calls):
-        slot = Slot(call_id, "look", b"{}", f"tool:1.{place}")
-        slot.phase = phase
-        slot.landed = LANDED if phase == "started" else None
-        run.slots.append(slot)
+    run.slots = slots_of(*calls)
+    for slot in run.slots:
+        slot.landed = LANDED if slot.phase == "started" else None
     return run
 
 
@@ -156,7 +156,7 @@ def test_a_failed_call_is_the_fault_of_the_run_and_the_first_one_stays_it() -> N
     run = run_with(("a", "started"), ("b", "started"))
     for slot in run.slots:
         slot.landed = FAILED
-        run.due[slot.key] = object()  # type: ignore[assignment]
+        run.due[slot.key] = Wait(slot.key, 1)
 
     fold_calls.tool_failed(run, ToolFailed(*BLANK, "row", call_id="x", error="Tool"))
     fold_calls.tool_failed(run, ToolFailed(*BLANK, "row", call_id="x", error="Other"))

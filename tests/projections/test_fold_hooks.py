@@ -17,7 +17,8 @@ from stepfold.events.vocabulary import (
     ToolCall,
 )
 from stepfold.projections.fold_hooks import hook_returned, middleware_completed, middleware_started
-from stepfold.projections.state import Run, Slot
+from stepfold.projections.state import Run
+from tests.harness_house import slots_of
 
 HOOKS = (
     "before_agent",
@@ -34,10 +35,7 @@ def run_with(*calls: tuple[str, str]) -> Run:
     """A run with two middlewares that have every hook, and calls given as id and phase."""
     run = Run()
     run.config = HarnessConfig(middleware=tuple(MiddlewareSpec(name, hooks=HOOKS) for name in ("a", "b")))
-    for place, (call_id, phase) in enumerate(calls):
-        slot = Slot(call_id, "look", b"{}", f"tool:1.{place}")
-        slot.phase = phase
-        run.slots.append(slot)
+    run.slots = slots_of(*calls)
     return run
 
 

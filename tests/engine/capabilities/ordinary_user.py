@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +44,23 @@ def ordinary_words(command: str, project: Path, backend: str, kept: Sequence[str
         outer = launcher_words(box, 2) if backend == "landlock" else fence_words(box, 2)
         outer[0] = "/usr/bin/python3"
     return [*AS_NOBODY, *outer, *limited(command, LIMITED)]
+
+
+def run_as_nobody(
+    command: str, project: Path, backend: str, kept: Sequence[str] = (), *, timeout: float
+) -> bytes:
+    """Run a command in such a box; all that it said. Raises TimeoutExpired."""
+    return subprocess.run(
+        ordinary_words(command, project, backend, kept),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout,
+        check=False,
+        env={},
+        pass_fds=(2,),
+        start_new_session=True,
+    ).stdout
 
 
 def given_to_nobody(project: Path) -> None:

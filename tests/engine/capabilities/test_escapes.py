@@ -27,7 +27,7 @@ from tests.engine.capabilities.ordinary_user import (
     LIMITED,
     NOBODY,
     given_to_nobody,
-    ordinary_words,
+    run_as_nobody,
 )
 
 SECRET = "the-secret-outside"
@@ -370,18 +370,8 @@ if CAN_BE_NOBODY:
         given_to_nobody(yard)
         before = guarded(yard)
         command = f"id -u; {command}"
-        completed = subprocess.run(
-            ordinary_words(outside.aimed(command, yard), yard, backend),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=20,
-            check=False,
-            env={},
-            pass_fds=(2,),
-            start_new_session=True,
-        )
-        assert SECRET.encode() not in completed.stdout
-        assert str(NOBODY).encode() in completed.stdout, "the box stood, and the user was that one"
+        said = run_as_nobody(outside.aimed(command, yard), yard, backend, timeout=20)
+        assert SECRET.encode() not in said
+        assert str(NOBODY).encode() in said, "the box stood, and the user was that one"
         assert outside.shows_a_way_out() == []
         assert guarded(yard) == before

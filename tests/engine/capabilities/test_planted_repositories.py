@@ -23,7 +23,7 @@ from tests.engine.capabilities.ordinary_user import (
     LIMITED,
     NOBODY,
     given_to_nobody,
-    ordinary_words,
+    run_as_nobody,
 )
 
 MAKING = """
@@ -196,18 +196,8 @@ if CAN_BE_NOBODY:
         before = repositories(yard)
         known = known_in(str(yard))
         kept = [str(yard / path) for path in known.repositories.values()]
-        box = subprocess.run(
-            ordinary_words(f"id -u; {all_of(ways, witnesses)}", yard, backend, kept),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=30,
-            check=False,
-            env={},
-            pass_fds=(2,),
-            start_new_session=True,
-        )
-        assert str(NOBODY).encode() in box.stdout, "the box stood, and the user was that one"
+        said = run_as_nobody(f"id -u; {all_of(ways, witnesses)}", yard, backend, kept, timeout=30)
+        assert str(NOBODY).encode() in said, "the box stood, and the user was that one"
         if ways is THERE:
             assert repositories(yard) == before
         as_nobody(lambda: settle(str(yard), known, ()))

@@ -1,11 +1,9 @@
 """Where a tool-calling run is cut off: what a cancel, a deadline or a fault keeps from beginning any more."""
 
-from typing import Any
-
 import pytest
 from msgspec import Raw
 
-from stepfold.events.configuration import HarnessConfig, Manifest, MiddlewareSpec, ModelSpec
+from stepfold.events.configuration import HarnessConfig, MiddlewareSpec, ModelSpec
 from stepfold.events.vocabulary import (
     BLANK,
     CancelRequested,
@@ -19,20 +17,14 @@ from stepfold.events.vocabulary import (
     WaitEnded,
 )
 from stepfold.projections.fold_tools import DEADLINE, STEERING
+from tests.engine.core.test_tools_table import story
 from tests.harness_house import calls, erred, text
 from tests.house import Story
 
 MODEL = ModelSpec(name="m")
-LOOK = Manifest(name="look", description="", schema=Raw(b"{}"))
 TOO_LATE = WaitEnded(*BLANK, key=DEADLINE)
 CANCEL = CancelRequested(*BLANK)
 BROKEN = HookReturned(*BLANK, error="ValueError", detail="no")
-
-
-def story(*middleware: MiddlewareSpec, **settings: Any) -> Story:
-    """A run by hand, up to its first call of a model."""
-    config = HarnessConfig(**{"models": (MODEL,), "manifests": (LOOK,), "middleware": middleware} | settings)
-    return Story(config)  # type: ignore[arg-type]
 
 
 def hooking(hook: str) -> tuple[MiddlewareSpec, MiddlewareSpec]:
@@ -48,7 +40,7 @@ def test_a_run_that_is_cancelled_at_once_asks_no_middleware() -> None:
 
 @pytest.mark.parametrize("first", [CANCEL, None])
 def test_a_reply_to_a_run_that_ends_goes_to_no_hook(first: Observed | None) -> None:
-    told = story(*hooking("after_model"))
+    told = story(middleware=hooking("after_model"))
 
     kinds = told.lands(text("ok"), *([] if first is None else [first]))
 
@@ -56,7 +48,7 @@ def test_a_reply_to_a_run_that_ends_goes_to_no_hook(first: Observed | None) -> N
 
 
 def test_a_hook_that_fails_over_a_reply_is_the_last() -> None:
-    told = story(*hooking("after_model"))
+    told = story(middleware=hooking("after_model"))
     told.lands(text("ok"))
 
     kinds = told.lands(BROKEN)
@@ -67,7 +59,7 @@ def test_a_hook_that_fails_over_a_reply_is_the_last() -> None:
 
 @pytest.mark.parametrize("first", [CANCEL, None])
 def test_a_result_in_a_run_that_ends_goes_to_no_hook(first: Observed | None) -> None:
-    told = story(*hooking("after_tool"))
+    told = story(middleware=hooking("after_tool"))
     told.lands(calls(("c1", "look")))
 
     kinds = told.lands(ToolReturned(*BLANK, content="seen"), *([] if first is None else [first]))
@@ -76,7 +68,7 @@ def test_a_result_in_a_run_that_ends_goes_to_no_hook(first: Observed | None) -> 
 
 
 def test_a_result_after_a_fault_goes_to_no_hook() -> None:
-    told = story(*hooking("after_tool"))
+    told = story(middleware=hooking("after_tool"))
     told.lands(calls(("c1", "look"), ("c2", "look")))
     told.lands(ToolErred(*BLANK, error="OSError", detail="gone", fatal=True, key="tool:1.0"))
 
@@ -90,7 +82,7 @@ def test_a_result_after_a_fault_goes_to_no_hook() -> None:
 def test_calls_that_run_one_by_one_begin_no_more_when_the_run_ends(
     ending: Observed | None, starts: bool
 ) -> None:
-    told = story(MiddlewareSpec(name="wraps", wraps_tool=True), wall_clock=1.0)
+    told = story(middleware=(MiddlewareSpec(name="wraps", wraps_tool=True),), wall_clock=1.0)
     told.lands(calls(("c1", "look"), ("c2", "look")))
     if ending is TOO_LATE:
         told.moment += 2_000_000
@@ -113,7 +105,7 @@ def test_no_other_model_is_looked_at_after_a_timeout(error: str, skipped: bool) 
 
 @pytest.mark.parametrize(("first", "asked"), [(CANCEL, False), (None, True)])
 def test_a_run_that_is_cancelled_at_its_end_asks_no_middleware(first: Observed | None, asked: bool) -> None:
-    told = story(*hooking("after_agent"))
+    told = story(middleware=hooking("after_agent"))
 
     kinds = told.lands(text("ok"), *([] if first is None else [first]))
 

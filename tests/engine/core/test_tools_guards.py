@@ -25,6 +25,7 @@ from stepfold.engine.core.tools_sees import NOTHING_OPEN, Folding, Turn
 from stepfold.events.configuration import HarnessConfig, MiddlewareSpec, ModelSpec
 from stepfold.events.vocabulary import BLANK, EffectLost, ModelReplied, ToolCall, ToolErred, ToolReturned
 from stepfold.projections.state import Run, Slot
+from tests.harness_house import slots_of
 from tests.house import LOOK
 
 
@@ -36,10 +37,7 @@ def run_of(config: HarnessConfig) -> Run:
 
 
 def slots_in(*phases: str) -> list[Slot]:
-    slots = [Slot("call", "look", b"{}", f"tool:1.{place}") for place in range(len(phases))]
-    for slot, phase in zip(slots, phases, strict=True):
-        slot.phase = phase
-    return slots
+    return slots_of(*(("call", phase) for phase in phases))
 
 
 @pytest.mark.parametrize(

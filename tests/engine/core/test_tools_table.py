@@ -42,7 +42,7 @@ def story(**settings: Any) -> Story:
         Manifest(name=name, description="", schema=Raw(b"{}"), child=name == "kid")
         for name in ("look", "kid")
     )
-    config = HarnessConfig(models=(ModelSpec(name="m"),), manifests=manifests, **settings)
+    config = HarnessConfig(**{"models": (ModelSpec(name="m"),), "manifests": manifests} | settings)
     return Story(config)  # type: ignore[arg-type]
 
 
