@@ -46,6 +46,8 @@ SHARED_TESTS = (
 GOAL_TESTS = (
     "tests/engine/core/test_guards.py",
     "tests/engine/core/test_goal_table.py",
+    "tests/engine/core/test_budgets.py",
+    "tests/engine/core/test_repairs.py",
     "tests/projections/test_fold_goal.py",
     "tests/projections/test_transcript.py",
     "tests/projections/test_evidence.py",

@@ -12,6 +12,8 @@ from stepfold.events.vocabulary import (
     AnyEvent,
     ApprovalAsked,
     CallUndone,
+    ChildUsage,
+    ConstraintProbed,
     ContextBuilt,
     ObservationRecorded,
     RunResumed,
@@ -19,12 +21,15 @@ from stepfold.events.vocabulary import (
     ToolCompleted,
     ToolFailed,
     ToolRejected,
+    ToolReturned,
     UserAnswered,
+    WorkerSpent,
 )
 from stepfold.projections.effects import AskApproval, Listen
 from stepfold.projections.fold_goal import section_inputs
 from stepfold.projections.run import evolve, fold
 from stepfold.projections.state import Run
+from stepfold.projections.usage import Usage
 from tests.engine.core.stories import CHANGE, RETURNED, RM, STORIES
 from tests.house import ASKING, CHAT, FINISH, LOAD, PROSE, WORKER, WORKERS, Story, config, load, prefixes
 
@@ -120,6 +125,32 @@ def test_a_log_by_somebody_else_is_folded_where_a_call_a_question_or_an_answer_i
     assert refused.goal.transcript == ["nine rejected (registry): there is none"]
     assert [turn.content for turn in observed.history.turns] == ["mend the parser"]
     assert [turn.content for turn in resumed.history.turns] == ["mend the parser", ""]
+
+
+def test_the_end_of_a_call_that_nobody_made_changes_nothing() -> None:
+    ended = ToolCompleted(*HEAD, call_id="call_1", key="tool:9.0")
+
+    run = begun(ended)
+
+    assert (run.goal.transcript, run.goal.mutations, run.usage) == ([], 0, Usage())
+
+
+def test_a_worker_costs_what_it_says_at_its_end_and_nothing_twice() -> None:
+    story = told(WORKER, **WORKERS)
+    (key,) = [slot.key for slot in story.run.goal.workers]
+    before = story.run.usage
+    story.lands(WorkerSpent(*BLANK, worker=key, child=ChildUsage(1, 10, 2, 0.5)))
+    assert story.run.usage == before.plus_child(ChildUsage(1, 10, 2, 0.5))
+
+    story.lands(ToolReturned(*BLANK, content="3", child=ChildUsage(2, 25, 6, 0.75), key=key))
+
+    assert story.run.usage == before.plus_child(ChildUsage(2, 25, 6, 0.75))
+
+
+def test_requests_carry_the_form_that_the_server_was_found_to_keep_to() -> None:
+    run = begun(ConstraintProbed(*BLANK, form="union"), ConstraintProbed(*BLANK, form="gbnf"))
+
+    assert run.goal.form == "gbnf"
 
 
 def test_a_guard_that_stopped_a_turn_counts_anew_when_the_person_says_to_go_on() -> None:

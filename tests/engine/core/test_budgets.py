@@ -7,12 +7,23 @@ import pytest
 from stepfold.engine.models.reply import bare_reply
 from stepfold.engine.runtime.workers import worker_config
 from stepfold.events.configuration import Budget
-from stepfold.events.vocabulary import BLANK, ApprovalAnswered, LimitReached, RunReopened, UserAnswered
+from stepfold.events.vocabulary import (
+    BLANK,
+    ApprovalAnswered,
+    CallUndone,
+    LimitReached,
+    RunReopened,
+    UserAnswered,
+    UserLoaded,
+)
 from stepfold.projections.effects import CallTool
+from stepfold.projections.fold_goal import run_reopened, worked
 from stepfold.projections.outcome import outcome
+from stepfold.projections.state import Run
 from tests.house import (
     ASK,
     ASKING,
+    CHAT,
     FINISH,
     PROSE,
     SEARCH,
@@ -91,6 +102,46 @@ def test_an_approval_that_takes_long_is_not_the_runs_time_either() -> None:
     assert "approval" in next(iter(story.run.due))
 
     assert "LimitReached" not in waits(story, 60_000_000, ApprovalAnswered(*BLANK, approved=False))
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        UserLoaded(*BLANK, names=()),
+        CallUndone(*BLANK, call="tool:1.0", name="fs.write", path="a.py", what="restored"),
+        UserAnswered(*BLANK, text="go on"),
+    ],
+)
+def test_what_a_person_does_in_a_chat_takes_none_of_the_runs_time(did: Any) -> None:
+    story = Story(config(**CHAT, budget=Budget(seconds=1)))
+    story.lands(ASK)
+    before = worked(story.run)
+
+    waits(story, 60_000_000, did)
+
+    assert worked(story.run) == before
+
+
+def test_a_budget_of_seconds_is_over_when_they_are() -> None:
+    story = Story(config(budget=Budget(seconds=1)))
+    begun = story.moment
+    story.moment = begun + 999_000 - 1
+    assert "LimitReached" not in story.lands(PROSE)
+    assert worked(story.run) == 0.999999
+    story.moment = begun + 999_000
+
+    assert "LimitReached" in story.lands(PROSE)
+    assert worked(story.run) == 1.0
+
+
+def test_a_clock_that_went_back_gives_no_time() -> None:
+    run = Run()
+    run.ts = "1970-01-01T00:00:05.000000Z"
+
+    for event in ("1970-01-01T00:00:03.000000Z", "1970-01-01T00:00:05.000000Z"):
+        run_reopened(run, RunReopened(1, "r", 0, 0, event))
+
+    assert run.goal.idle == 0
 
 
 def test_the_time_between_two_lives_is_not_the_runs() -> None:
