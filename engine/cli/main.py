@@ -137,6 +137,10 @@ def _silence_stdout() -> None:
 
 def _show_usage(error: click.ClickException) -> None:
     context = getattr(error, "ctx", None)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # Its message is the whole help: it is read in lines.
+        click.echo(error.format_message(), err=True)
+        return
     hint = f" (see `{context.command_path} --help`)" if context is not None else ""
     click.echo(f"stepfold: {' '.join(error.format_message().split())}{hint}", err=True)
 
