@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepfold.engine.cli.main import COMMANDS
+from stepfold.engine.cli.main import COMMANDS, main
 from stepfold.engine.core.goal_table import GOAL as GOAL_TABLE
 from tests.engine.cli.projects import OUTCOME_KEYS, PROGRAM, Command, Project, is_whole
 
@@ -129,3 +129,12 @@ def test_the_doctor_calls_no_store_that_is_out_of_reach_empty(project: Project) 
     result = project.stepfold("doctor", "--project", project.folder, "--store", nowhere, "--json")
     assert result.code == 1
     assert result.json["store"]["problem"]
+
+
+def test_a_command_without_arguments_shows_its_help_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    for typed in ([], ["eval"]):
+        with pytest.raises(SystemExit) as left:
+            main(typed)
+
+        assert left.value.code == 2
+        assert "\nCommands:\n" in capsys.readouterr().err
