@@ -2,9 +2,14 @@
 its store.
 """
 
-from contextlib import suppress
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import BinaryIO
 
 DIGEST_BYTES = 32
 _LOGS = "runs"
@@ -13,6 +18,19 @@ _LOGS = "runs"
 def digest_beside(content: bytes) -> str:
     """Of what is kept apart from its log, as hex of BLAKE2b: it is whole where this is what it was."""
     return blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file, to be read. Raises OSError, also for what is no ordinary file: a FIFO would be waited for, and
+    a device read, without end.
+    """
+    # A FIFO that nobody writes into is only opened at once if one says so.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+        yield file
 
 
 def texts_of(log: Path) -> Path:

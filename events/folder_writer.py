@@ -44,7 +44,7 @@ class FolderWriter:
         try:
             self._index.drop_from(0)
         except sqlite3.Error as error:
-            self._behind = str(error)
+            self._behind = self._index.why_behind(error)
 
     def recorded(self) -> tuple[Log, Repair]:
         """The log as it stands, both sides made equal if SQLite can be written."""
@@ -77,7 +77,7 @@ class FolderWriter:
             try:
                 self._index.add(self._indexed, self._waiting)
             except sqlite3.Error as error:
-                self._behind = str(error)
+                self._behind = self._index.why_behind(error)
         self._indexed += len(self._waiting)
         self._waiting.clear()
 
@@ -94,7 +94,7 @@ class FolderWriter:
                 catch_up(self.path, self._index)
                 self._behind = ""
             except sqlite3.Error as error:
-                self._behind = str(error)
+                self._behind = self._index.why_behind(error)
 
     def close(self) -> None:
         """Release the file, and let SQLite catch up with other runs that it could not follow."""

@@ -8,8 +8,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-BUSY_SECONDS = 5
-"""How long SQLite waits for another writer, whose transactions take milliseconds."""
+BUSY_SECONDS = 1
+"""How long SQLite waits for another writer, whose transactions take milliseconds. A run waits so long, in
+silence, at one of its steps and when it rests.
+"""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE);
@@ -37,6 +39,11 @@ def is_broken(error: sqlite3.Error) -> bool:
     """Whether the file itself is at fault, and not who else uses it or where it lies."""
     # An error that Python raises on its own account, such as one of a closed database, has no code.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _MADE_OF_SOMETHING_ELSE
+
+
+def is_spoiled(path: Path, error: sqlite3.Error) -> bool:
+    """Whether no waiting helps: what lies there is no database, and nothing makes it one."""
+    return is_broken(error) or path.is_dir()
 
 
 class Database:
@@ -74,6 +81,10 @@ class RunIndex:
         self.run_id = run_id
         self._database = database
         self._number: int | None = None
+
+    def why_behind(self, error: sqlite3.Error) -> str:
+        """Why SQLite can't follow this run, and what has to be done if it can't mend itself."""
+        return f"{error} (move it away)" if is_spoiled(self._database.path, error) else str(error)
 
     def _base(self) -> int | None:
         """The key that the run's first line has; None for a run of which no line is here."""

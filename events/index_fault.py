@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from stepfold.events.index import is_broken
+from stepfold.events.index import is_spoiled
 
 WAIT_SECONDS = 0.5
 
@@ -20,7 +20,7 @@ def fault_of(database: Path) -> str:
             opened.execute("BEGIN IMMEDIATE")
             opened.execute("ROLLBACK")
     except sqlite3.Error as error:
-        if is_broken(error):
+        if is_spoiled(database, error):
             return f"{database.name}: {error}; move it away, and it is made anew from runs/*.jsonl"
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return (

@@ -122,7 +122,7 @@ def reseal(path: Path, why: str) -> Reseal | None:
 def _rewrite(path: Path, log: Log, said: Reseal) -> None:
     lines = sealed_anew(_said_in(record, said) for record in log.records)
     try:
-        with drafted(path) as draft, draft.open("xb") as file:
+        with drafted(path, path.stat().st_mode & 0o777) as draft, draft.open("wb") as file:
             file.writelines(line + b"\n" for line in TextFolder(path).put_aside(lines))
             file.write(log.torn)
             file.flush()

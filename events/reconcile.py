@@ -53,7 +53,7 @@ def reconcile(journal: Journal, index: RunIndex) -> Reconciled:
         text_of = TextFolder(journal.path).text_of
         put_back = tuple(_continuing(log, index, text_of)) if agrees and log.is_sealed else ()
     except sqlite3.Error as error:
-        return Reconciled(log, Repair(len(log.torn)), str(error))
+        return Reconciled(log, Repair(len(log.torn)), index.why_behind(error))
     if put_back:
         journal.append(b"".join(record.in_file + b"\n" for record in put_back))
     whole = Log((*log.records, *put_back), log.torn)
@@ -65,7 +65,7 @@ def reconcile(journal: Journal, index: RunIndex) -> Reconciled:
         if missing:
             index.add(have, missing)
     except sqlite3.Error as error:
-        return Reconciled(whole, repair, str(error))
+        return Reconciled(whole, repair, index.why_behind(error))
     return Reconciled(whole, replace(repair, indexed=len(missing), dropped=dropped))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stepfold.events.beside import forget_snapshot
 from stepfold.events.folder_writer import FolderWriter
-from stepfold.events.index import Database, RunIndex, is_broken
+from stepfold.events.index import Database, RunIndex
 from stepfold.events.journal import Journal, LogError
 from stepfold.events.liveness import is_locked
 from stepfold.events.run_store import RunStore, StoreError, found_among, require_run_id
@@ -25,7 +25,8 @@ class Store:
 
     def __init__(self, folder: Path, *, synchronous: str = "NORMAL") -> None:
         """Open or create a store. `synchronous` is SQLite's own: NORMAL survives a killed process,
-        FULL a lost machine too. Raises StoreError.
+        FULL a lost machine too. What is wrong with SQLite itself keeps nobody from the runs. Raises
+        StoreError.
         """
         self.folder = folder
         self.runs_folder = folder / "runs"
@@ -37,14 +38,6 @@ class Store:
             raise StoreError(
                 f"{folder}: can't be used as a store: {error.strerror}; name another with --store"
             ) from error
-        try:
-            self._database.connection()
-        except sqlite3.Error as error:
-            # A database that is locked, or in a folder that may only be read, keeps nobody from the runs.
-            if is_broken(error):
-                raise StoreError(
-                    f"{self.database}: {error}; move it away, and it is made anew from runs/*.jsonl"
-                ) from error
 
     def __enter__(self) -> "Store":
         return self
@@ -156,8 +149,12 @@ class Store:
         return is_locked(self.path_of(run_id))
 
     def kept(self, run_id: str) -> Iterator[bytes]:
-        """The run's lines as SQLite holds them."""
-        return self.index(run_id).lines()
+        """The run's lines as SQLite holds them. Raises StoreError when it can't be read."""
+        index = self.index(run_id)
+        try:
+            yield from index.lines()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.database}: {index.why_behind(error)}") from error
 
 
 def is_postgresql(where: str) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepfold.events.beside import DIGEST_BYTES, digest_beside, texts_of
+from stepfold.events.beside import DIGEST_BYTES, digest_beside, opened, texts_of
 from stepfold.events.drafts import drafted
 
 LARGEST_INLINE = 64 * 1024
@@ -134,7 +134,8 @@ class TextFolder:
     def text_of(self, digest: str) -> bytes:
         """The bytes of a text, which are UTF-8. Raises LostText when they are not those it is named by."""
         try:
-            content = (self.folder / digest).read_bytes()
+            with opened(self.folder / digest) as file:
+                content = file.read()
         except FileNotFoundError:
             raise LostText(f"its text {digest} is missing from {self.folder}") from None
         except OSError as error:
@@ -154,7 +155,7 @@ class TextFolder:
         return short
 
     def _keep(self, digest: str, content: bytes) -> None:
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(0o755, exist_ok=True)
         path = self.folder / digest
         with suppress(LostText):
             self.text_of(digest)

@@ -49,11 +49,11 @@ def chat(
     """
     folder = project_folder(project)
     settings = read_settings(folder)
+    answering = model_for(model, settings)
     with chosen_store(store, folder) as opened:
         chosen = "" if run_id is None else opened.find(run_id)
         person = Person()
         ends = _Ends()
-        answering = model_for(model, settings)
         loop = loop_of(
             settings, folder, answering, opened, watch=ends.told, max_steps=max_steps, profile=profile
         )

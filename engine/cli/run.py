@@ -56,11 +56,13 @@ def run(
         raise click.UsageError("the goal is empty: say what is to be done")
     folder = project_folder(project)
     settings = read_settings(folder)
+    # A setting that makes no sense is told before there is a store.
+    answering = model_for(model, settings)
     with chosen_store(store, folder) as opened:
         loop = loop_of(
             settings,
             folder,
-            model_for(model, settings),
+            answering,
             opened,
             watch=narrator(sys.stderr.isatty()),
             max_steps=max_steps,

@@ -33,6 +33,15 @@ def chosen_model(spec: str | None, settings: Settings) -> Model:
     )
 
 
+def refuse_unpriced(model: Model, settings: Settings) -> None:
+    """Raises SettingsError for a budget of money and a model without a price: it would hold nothing."""
+    if settings.budget.cost is not None and model.name not in settings.prices:
+        raise SettingsError(
+            f'budget.cost is set, and [prices] has no {model.name!r}: add [prices."{model.name}"] '
+            "with input and output"
+        )
+
+
 def loop_of(
     settings: Settings,
     folder: Path,
@@ -45,14 +54,9 @@ def loop_of(
 ) -> AgentLoop:
     """The loop that a project's settings describe; `max_steps` and `profile` go before what they say.
 
-    Raises SettingsError for a budget of money and a model without a price: it would hold nothing.
+    Raises SettingsError as `refuse_unpriced` does.
     """
-    prices = settings.prices
-    if settings.budget.cost is not None and model.name not in prices:
-        raise SettingsError(
-            f'budget.cost is set, and [prices] has no {model.name!r}: add [prices."{model.name}"] '
-            "with input and output"
-        )
+    refuse_unpriced(model, settings)
     return AgentLoop(
         model=model,
         project=folder,
@@ -77,6 +81,6 @@ def loop_of(
         readable=settings.readable(),
         servers=settings.servers(),
         budget=settings.budget,
-        prices=prices,
+        prices=settings.prices,
         watch=watch,
     )

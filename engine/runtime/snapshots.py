@@ -6,6 +6,7 @@ when the code that folds is the code that folded. Else it is passed over in sile
 and made anew. It may be deleted at any time.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold import events, projections
-from stepfold.events.beside import DIGEST_BYTES, digest_beside, snapshot_of
+from stepfold.events.beside import DIGEST_BYTES, digest_beside, opened, snapshot_of
 from stepfold.events.drafts import drafted
 from stepfold.events.journal import (
     THE_BEGINNING,
@@ -37,14 +38,15 @@ LONG = 5_000
 """A fold of so many events is worth keeping: a tenth of a second, on a machine of 2024."""
 
 _CHUNK_BYTES = 1 << 20
+_LONGEST_HEAD = 16 << 20
 
 
 class Head(Struct, frozen=True):
     """The first line of a snapshot: what it is a snapshot of. Digests are of blake2b, as hex.
 
     `code` stands for the engine: its folds, the shapes of what they hold, and how that is written. `log` is
-    over the bytes before `place`, which name `texts`; `state` over those that follow this line. `in_flight`
-    as in `Folded`.
+    over the bytes before `place`, which name `texts`; `state` over the `size` bytes that follow this line.
+    `in_flight` as in `Folded`.
     """
 
     projection: str
@@ -52,6 +54,7 @@ class Head(Struct, frozen=True):
     place: Place
     log: str
     state: str
+    size: int
     in_flight: tuple[str, ...]
     texts: tuple[str, ...]
 
@@ -189,11 +192,15 @@ def _found(trace: Path, lines: _Lines) -> _Begun | None:
     if path is None:
         return None
     try:
-        head_line, _, state = path.read_bytes().partition(b"\n")
-        head = msgspec.json.decode(head_line, type=Head)
-        # What it was made of comes first: another engine's state is not even looked at.
-        if (head.projection, head.code) != ("run", _code()) or head.state != digest_beside(state):
-            return None
+        with opened(path) as file:
+            head = msgspec.json.decode(file.readline(_LONGEST_HEAD), type=Head)
+            # What it was made of comes first: another engine's state is not even looked at.
+            if (head.projection, head.code) != ("run", _code()):
+                return None
+            if os.fstat(file.fileno()).st_size != file.tell() + head.size:
+                return None
+            if head.state != digest_beside(state := file.read()):
+                return None
         if lines.pass_over(head.place.offset) != head.log:
             return None
         for digest in head.texts:
@@ -218,11 +225,13 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
             place=begun.place,
             log=log,
             state=digest_beside(state),
+            size=len(state),
             in_flight=tuple(sorted(begun.folded.in_flight)),
             texts=tuple(sorted(begun.texts)),
         )
-        path.parent.mkdir(exist_ok=True)
-        with drafted(path) as draft:
+        path.parent.mkdir(0o755, exist_ok=True)
+        # It holds what the log holds, and is for the same eyes.
+        with drafted(path, trace.stat().st_mode & 0o666) as draft:
             draft.write_bytes(msgspec.json.encode(head) + b"\n" + state)
 
 

@@ -9,6 +9,8 @@ import pytest
 from stepfold.engine.runtime.run_log import RunLog
 from stepfold.events.chain import chained, sealed, unsealed
 from stepfold.events.codec import encode
+from stepfold.events.index import IndexBehind
+from stepfold.events.index_fault import fault_of
 from stepfold.events.journal import read_log
 from stepfold.events.reconcile import Repair
 from stepfold.events.store import Store, StoreError, open_store
@@ -154,19 +156,23 @@ def test_a_run_begun_anew_under_an_old_id_leaves_nothing_of_the_old_one(tmp_path
 
 
 @pytest.mark.parametrize("kept", [0, 1, 15, 100, 1000, 4096, 5000, 8192])
-def test_an_sqlite_cut_short_is_caught_up_or_refused_in_one_line(tmp_path: Path, kept: int) -> None:
+def test_an_sqlite_cut_short_does_not_stop_a_run_and_is_made_anew_when_it_is_moved(
+    tmp_path: Path, kept: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    # Such a run ended before its first step with "database disk image is malformed".
     written(tmp_path, count=200)
     database = tmp_path / "store.sqlite"
     database.write_bytes(database.read_bytes()[:kept])
 
-    try:
-        with Store(tmp_path) as store:
-            assert indexed_lines(store, "r") == journal_lines(store, "r")
-    except StoreError as error:
-        assert "move it away, and it is made anew from runs/*.jsonl" in str(error)
+    with Store(tmp_path) as store, RunLog(store, "r") as log:
+        log.recorded()
+        log.record(event(200))
+    if recwarn:
+        assert "(move it away); its log is whole" in str(recwarn[0].message)
         database.unlink()
-        with Store(tmp_path) as store:
-            assert indexed_lines(store, "r") == journal_lines(store, "r")
+    with Store(tmp_path) as store:
+        assert len(journal_lines(store, "r")) == 201
+        assert indexed_lines(store, "r") == journal_lines(store, "r")
 
 
 def test_a_torn_last_line_never_enters_sqlite(tmp_path: Path) -> None:
@@ -196,11 +202,27 @@ def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
         open_store(file)
 
 
-def test_an_sqlite_that_is_none_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "store.sqlite").write_bytes(b"hello, I am a text file\n" * 100)
+@pytest.mark.parametrize("what", ["text", "folder"])
+def test_an_sqlite_that_is_none_stops_no_run_and_says_what_to_do(what: str, tmp_path: Path) -> None:
+    # Of a folder it was promised that the next run would catch it up.
+    database = tmp_path / "store.sqlite"
+    if what == "text":
+        database.write_bytes(b"hello, I am a text file\n" * 100)
+    else:
+        database.mkdir()
 
-    with pytest.raises(StoreError, match="not a database; move it away, and it is made anew"):
-        open_store(tmp_path)
+    with pytest.warns(IndexBehind, match=r"\(move it away\); its log is whole"):
+        written(tmp_path)
+
+    assert "move it away" in fault_of(database)
+    with Store(tmp_path) as store:
+        assert len(journal_lines(store, "r")) == 5
+        with pytest.raises(StoreError, match="move it away"):
+            list(store.kept("r"))
+        database.rename(tmp_path / "away")
+    written(tmp_path, run_id="next")
+    with Store(tmp_path) as store:
+        assert list(store.kept("r")) == journal_lines(store, "r")
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "a/b", "../r", "/etc/passwd", "a\\b", "a\0b"])

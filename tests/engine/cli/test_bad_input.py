@@ -217,11 +217,34 @@ def test_a_store_that_is_a_file(project: Project, tmp_path: Path) -> None:
         result.is_refused(str(tmp_path / "store"), "--store")
 
 
-def test_an_index_that_is_no_database(project: Project) -> None:
+def test_an_index_that_is_no_database_stops_no_run(project: Project) -> None:
     project.store.mkdir()
     (project.store / "store.sqlite").write_bytes(b"nonsense" * 1000)
 
-    attempt(project).is_refused(str(project.store / "store.sqlite"), "move it away")
+    result = project.run(FINISH, options=["--max-steps", 1])
+
+    assert result.json["status"] == "step_cap"
+    assert "move it away" in result.err
+    project.ask("log", "last", "--verify").is_refused(str(project.store / "store.sqlite"), "move it away")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("", ("--model", "nonsense")),
+        ("[loop]\nmax_steps = 'x'\n", ()),
+        ("[budget]\ncost = 1.0\n", ()),
+    ],
+)
+@pytest.mark.parametrize("command", [("run", "go on"), ("chat",)])
+def test_a_setting_that_makes_no_sense_leaves_no_store_behind(
+    project: Project, settings: str, words: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    project.configure(settings)
+    model = words or ("--model", project.script(FINISH))
+
+    assert project.stepfold(*command, "--project", project.folder, *model).code == 2
+    assert not project.store.exists()
 
 
 def test_a_trace_of_a_newer_version(project: Project) -> None:

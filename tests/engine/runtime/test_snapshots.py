@@ -1,5 +1,6 @@
 """A snapshot is a cache: given a log and whatever lies beside it, the fold is the fold of the log."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +124,35 @@ def test_a_snapshot_that_is_none_is_passed_over_and_made_anew(content: bytes, tm
 
     assert state(folded(trace, []).run) == fold_of(trace)
     assert place_of(trace) == len(read_log(trace).records)
+
+
+def test_a_pipe_in_place_of_a_snapshot_is_not_waited_for(tmp_path: Path) -> None:
+    trace = story(tmp_path)
+    kept(trace).unlink()
+    os.mkfifo(kept(trace))
+
+    assert state(folded(trace, []).run) == fold_of(trace)
+    assert place_of(trace) == len(read_log(trace).records)
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_snapshot_that_no_memory_holds_is_not_read(head: bool, tmp_path: Path) -> None:
+    # It ended in a MemoryError. The file takes no room: it is one hole.
+    trace = story(tmp_path)
+    with kept(trace).open("r+b" if head else "wb") as file:
+        file.truncate(1 << 42)
+
+    assert state(folded(trace, []).run) == fold_of(trace)
+    assert kept(trace).stat().st_size < 1 << 20
+
+
+def test_a_snapshot_is_for_the_eyes_its_log_is_for(tmp_path: Path) -> None:
+    # It lay open to everybody beside a log that was closed.
+    trace = placed(tmp_path, written(STORIES["evidence goes stale"]()))
+    trace.chmod(0o600)
+    folded(trace, [])
+
+    assert kept(trace).stat().st_mode & 0o777 == 0o600
 
 
 def test_an_edited_log_under_an_old_snapshot_gives_what_the_edited_log_gives(tmp_path: Path) -> None:
