@@ -163,6 +163,7 @@ class GoalConfig(
 
     `wording` is the version of the engine's own sentences (transcript, framing, repair): a fold
     renders them by the version a run was made with, so that new wording never rewrites an old run.
+    `preload` names capabilities that are loaded from the start, so that no step is spent on it.
     `chat`: a person is there, who approves and speaks; `max_steps` are those of one turn.
     `depth` counts the runs above a worker's, and at `worker_depth` a run may dispatch none itself.
     """
@@ -181,6 +182,7 @@ class GoalConfig(
     verification: Literal["commands", "manual"] = "commands"
     checks: tuple[CheckSpec, ...] = ()
     manifests: tuple[Manifest, ...] = ()
+    preload: tuple[str, ...] = ()
     policy: tuple[Rule, ...] = ()
     tool_policy: tuple[Rule, ...] = ()
     guards: Guards = NO_GUARDS

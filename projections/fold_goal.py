@@ -446,6 +446,7 @@ def run_resumed(run: Run, event: RunResumed) -> None:
     if goal.verdict == "guard":
         # It has said so. Counting on, it would stop every turn from here on before the model is asked.
         repeats.count_anew(goal)
+    goal.told, goal.again = (), ()
     goal.verdict = ""
     goal.summary = ""
     run.status = ""

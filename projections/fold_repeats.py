@@ -11,6 +11,9 @@ LONGEST_CYCLE = 6
 CALLS_AT_MOST = 8
 """How many different failing calls are counted at a time."""
 
+TOLD_AT_MOST = 12
+"""Steps back in which a step is looked for that said and got the same."""
+
 GUARDS = {
     "cycle_repeats": "the run went in a circle: the same steps with the same results, over and over",
     "rejection_repeats": "the same reply was rejected for the same reason, over and over",
@@ -79,6 +82,21 @@ def step_ended(run: Run, observation: str) -> None:
         goal.last_rejection, goal.rejection = goal.rejection, ""
     if guards.cycle:
         _compare(goal, _step_digest(goal.action, observation))
+    if _is_offered(run):
+        _tell(run, _step_digest(goal.action, observation))
+
+
+def _is_offered(run: Run) -> bool:
+    config = run.config
+    return isinstance(config, GoalConfig) and config.generation.response_format == "actions"
+
+
+def _tell(run: Run, step: str) -> None:
+    """Whether the step was like one of the last, with the same action and the same result."""
+    goal = run.goal
+    tool = run.slots[0].name if run.slots else ""
+    goal.again = (*goal.again, tool)[-TOLD_AT_MOST:] if step in goal.told else ()
+    goal.told = (*goal.told, step)[-TOLD_AT_MOST:]
 
 
 def _compare(goal: GoalState, step: str) -> None:

@@ -47,6 +47,7 @@ def run_started(run: Run, event: RunStarted) -> None:
         run.fork_system = event.forked_system
     if isinstance(config, GoalConfig):
         run.loop = "goal"
+        run.goal.loaded.update(dict.fromkeys(config.preload))
         run.history.append(Message("user", config.goal))
         return
     run.loop = "tools" if isinstance(config, HarnessConfig) else "imported"

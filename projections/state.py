@@ -151,6 +151,8 @@ class GoalState(Accumulator):
     call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
     `idle` are the microseconds in which the run did not work; `limit` the budget that is used up;
     `form` how the server is told what may be said next. `fault` is the last rejection, and how often it came.
+    `told` are the last steps with what came of them, and `again` the tools of those since which each step
+    has been like one of them; both are kept only where the offer is made from them.
     """
 
     profile: str = ""
@@ -170,6 +172,8 @@ class GoalState(Accumulator):
     listings: int = 0
     last_steps: tuple[str, ...] = ()
     cycle_runs: tuple[int, ...] = ()
+    told: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
     rejection: str = ""
     last_rejection: str = ""
     rejections: int = 0

@@ -4,6 +4,7 @@ import difflib
 import os
 from typing import Any
 
+from stepfold.engine.capabilities.nearby import hint, same_name
 from stepfold.engine.capabilities.paths import STORE
 from stepfold.engine.capabilities.results import refused, returned
 from stepfold.engine.capabilities.workspace import PathOutside, Workspace
@@ -23,7 +24,7 @@ def list_folder(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned
     path = arguments.get("path", ".") or "."
     real = workspace.resolve(path)
     if not real.is_dir():
-        return _missing(path, real.exists(), "folder")
+        return _missing(path, real.exists(), "folder", workspace)
     with workspace.parent(real) as (folder, name):
         opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
@@ -66,10 +67,12 @@ def write_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
     real = workspace.writable(path)
     if real == workspace.root or path.endswith("/"):
         return refused("IsFolder", f"{path!r} names a folder: name the file in it")
-    existed = real.exists()
+    existed, in_new_folder = real.exists(), not real.parent.exists()
     content = arguments["content"].encode("utf-8", "surrogatepass")
     workspace.write_bytes(real, content)
-    return returned(f"{'replaced' if existed else 'created'} {path} ({len(content)} bytes)")
+    made = f"{'replaced' if existed else 'created'} {path} ({len(content)} bytes)"
+    other = same_name(path, workspace) if in_new_folder else ""
+    return returned(f"{made}, in a new folder. {other} is another file, and unchanged" if other else made)
 
 
 def patch_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
@@ -141,9 +144,9 @@ def _content(path: str, workspace: Workspace) -> bytes | ToolReturned:
     try:
         content = workspace.read_bytes(real, FILE_LIMIT)
     except FileNotFoundError:
-        return _missing(path, False, "file")
+        return _missing(path, False, "file", workspace)
     except (IsADirectoryError, NotADirectoryError):
-        return _missing(path, True, "file")
+        return _missing(path, True, "file", workspace)
     if len(content) > FILE_LIMIT:
         return refused(
             "TooLarge", f"{path} is larger than {FILE_LIMIT} bytes: use shell.run to look at a part of it"
@@ -158,10 +161,13 @@ def _split_lines(content: bytes) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _missing(path: str, exists: bool, wanted: str) -> ToolReturned:
+def _missing(path: str, exists: bool, wanted: str, workspace: Workspace) -> ToolReturned:
     if exists:
-        return refused("WrongKind", f"{path} is no {wanted}: fs.list shows what is there")
-    return refused("NotFound", f"there is no {wanted} {path}: fs.list shows what is there")
+        way = "fs.read reads it" if wanted == "folder" else "fs.list shows what is in it"
+        return refused("WrongKind", f"{path} is no {wanted}: {way}")
+    return refused(
+        "NotFound", f"there is no {wanted} {path}: fs.list shows what is there; {hint(path, workspace)}"
+    )
 
 
 def outside(reason: PathOutside) -> ToolReturned:

@@ -5,7 +5,7 @@ same: a constrained model can name no capability that is not loaded, and no chec
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from stepfold.engine.contract.schemas import TOOLS
@@ -14,20 +14,22 @@ Schema = dict[str, Any]
 
 
 def alternatives(
-    loaded: Mapping[str, bytes], *, loadable: Sequence[str], checks: Sequence[str], workers: bool
+    tools: Collection[str], loaded: Mapping[str, bytes], *, loadable: Sequence[str], checks: Sequence[str]
 ) -> list[Schema]:
     """The shape of each action that makes sense now, the name first.
 
-    `loaded` are the argument schemas of the capabilities that may be called, by name; `loadable` those that
-    may be loaded. A schema that can't be read stands for any object.
+    `tools` are those of the eight that do, `capability_call` for what is `loaded`: the argument schemas of
+    the capabilities that may be called, by name. `loadable` are those that may be loaded, `checks` the ids
+    that may be verified. A schema that can't be read stands for any object.
     """
-    known: dict[str, Schema] = {name: json.loads(tool.schema) for name, tool in TOOLS.items()}
-    del known["capability_call"]
-    if not workers:
-        del known["worker_dispatch"]
-    if loadable:
+    known: dict[str, Schema] = {
+        name: json.loads(tool.schema)
+        for name, tool in TOOLS.items()
+        if name in tools and name != "capability_call"
+    }
+    if loadable and "capability_load" in known:
         known["capability_load"]["properties"]["names"]["items"] = one_of(loadable)
-    if checks:
+    if checks and "verify" in known:
         known["verify"]["properties"]["checks"]["items"] = one_of(checks)
     calls = [
         action_shape(

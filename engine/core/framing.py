@@ -5,13 +5,12 @@ design: request N should be a prefix of request N + 1. Recent observations stand
 section of that name holds only what compaction took out of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from stepfold.engine.contract.schemas import TOOLS
-from stepfold.events.configuration import Manifest
 from stepfold.events.vocabulary import Section
 from stepfold.projections.digest import digest_of
 from stepfold.projections.fold_goal import checks_of, config_of, section_inputs
@@ -19,12 +18,19 @@ from stepfold.projections.state import Run
 
 CHARACTERS_A_TOKEN = 4
 
-_CONTRACT = """\
+_ENVELOPE = """\
 You work towards a goal in a project, one action per reply.
 Every reply is exactly one JSON object and nothing else: no prose, no markdown, no code fence.
 {"name": "<tool>", "arguments": {<its arguments>}}
+"""
+_LOADING = """\
 Files and commands are reached through capabilities: load them, then call them. A usual course is:
 {"name": "capability_load", "arguments": {"names": ["fs.read", "fs.patch"]}}
+"""
+_LOADED = """\
+Files and commands are reached through capabilities, by capability_call. A usual course is:
+"""
+_COURSE = """\
 {"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "notes.txt"}}}
 {"name": "capability_call", "arguments": {"capability": "fs.patch", \
 "arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
@@ -53,14 +59,14 @@ def framing(run: Run) -> tuple[tuple[str, str], ...]:
     """The sections of the system turn, as (name, text), empty ones left out."""
     goal = run.goal
     sections = (
-        ("contract", _CONTRACT),
+        ("contract", f"{_ENVELOPE}{_LOADED if config_of(run).preload else _LOADING}{_COURSE}"),
         ("tools", "Tools:\n" + "\n".join(_tool_line(tool.name, tool) for tool in TOOLS.values())),
         ("chat", _CHAT if config_of(run).chat else ""),
         ("goal", "" if config_of(run).chat else f"Goal: {config_of(run).goal}"),
         ("profile", f"Profile: {_PROFILE_HINTS.get(goal.profile, goal.profile)}"),
         ("checks", _checks(run)),
         ("memory", _listed("From earlier runs of this project:", goal.hits)),
-        ("capabilities", _capabilities(run.manifests, goal.loaded)),
+        ("capabilities", _capabilities(run)),
         ("observations", _listed("Earlier observations, shortened:", goal.compacted)),
     )
     return tuple((name, text) for name, text in sections if text)
@@ -98,11 +104,16 @@ def _checks(run: Run) -> str:
     return _listed("Acceptance checks:", [f"{check.id}: {check.command}" for check in checks])
 
 
-def _capabilities(manifests: Mapping[str, Manifest], loaded: Mapping[str, None]) -> str:
+def _capabilities(run: Run) -> str:
+    manifests, loaded = run.manifests, run.goal.loaded
     if not loaded:
         return f"Loaded capabilities: none yet. You may load: {', '.join(manifests)}"
     lines = [_tool_line(name, manifests[name]) for name in loaded if name in manifests]
-    return "Loaded capabilities, for capability_call:\n" + "\n".join(lines)
+    others = [name for name in manifests if name not in loaded]
+    if config_of(run).preload and others:
+        # Nobody had to load anything, so nothing else has told what else there is.
+        lines.append(f"You may load more: {', '.join(others)}")
+    return "\n".join(["Loaded capabilities, for capability_call:", *lines])
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:

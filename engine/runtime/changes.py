@@ -63,6 +63,13 @@ def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     return change
 
 
+def _names(name: str) -> Callable[[Any, Any], Any]:
+    def change(config: Any, value: Any) -> Any:
+        return replace(config, **{name: tuple(value) if isinstance(value, list) else (value,)})
+
+    return change
+
+
 GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.max_steps": _field("max_steps"),
     "loop.context_window": _field("context_window"),
@@ -70,6 +77,7 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.worker_slots": _field("worker_slots"),
     "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
+    "loop.preload": _names("preload"),
     "model.mode": _of("generation", "mode"),
     "model.temperature": _of("generation", "temperature"),
     "model.max_tokens": _of("generation", "max_tokens"),

@@ -67,6 +67,7 @@ def loop_of(
         context_window=settings.loop.context_window,
         checks=settings.check_specs() or None,
         profile=profile or settings.loop.profile,
+        preload=settings.loop.preload,
         store=store,
         generation=settings.generation(),
         policy=settings.rules(),

@@ -18,9 +18,8 @@ from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.capabilities.workspace import Workspace
-from stepfold.engine.contract.choices import alternatives
 from stepfold.engine.contract.schemas import envelope_schema
-from stepfold.engine.core.arguments import visible_schema
+from stepfold.engine.core.offer import offered
 from stepfold.engine.models.constraints import constraint
 from stepfold.engine.models.envelope import as_action
 from stepfold.engine.models.prices import NO_PRICES, Price, priced
@@ -247,17 +246,6 @@ def _constraint(run: Run, wanted: str) -> tuple[msgspec.Raw, str]:
         case "json_schema":
             return msgspec.Raw(envelope_schema()), ""
         case "actions":
-            return constraint(run.goal.form, next_actions(run))
+            return constraint(run.goal.form, offered(run))
         case _:
             return NULL, ""
-
-
-def next_actions(run: Run) -> list[dict[str, Any]]:
-    """The shapes of what the model may say now."""
-    config, loaded = config_of(run), run.goal.loaded
-    return alternatives(
-        {name: visible_schema(run.manifests[name]) for name in loaded if name in run.manifests},
-        loadable=tuple(run.manifests),
-        checks=tuple(check.id for check in checks_of(run)),
-        workers=config.worker_slots > 0,
-    )

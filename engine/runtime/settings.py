@@ -47,6 +47,7 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     context_window: int = 262_000
     model_request_timeout: float = 120.0
     profile: str = ""
+    preload: list[str] = field(default_factory=list)
     durability: Literal["normal", "step", "full"] = "normal"
 
 

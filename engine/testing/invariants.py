@@ -113,7 +113,7 @@ def holds_of_a_goal_run(run: Run, events: Events) -> None:
     insist(run.step <= config.max_steps, "no more steps than max_steps", run.step)
     _each_reply_has_one_verdict(events)
     _refused_ran_nothing(events)
-    _only_loaded_capabilities_run(events)
+    _only_loaded_capabilities_run(events, config)
     _completed_means_evidence(events, config)
     _guards_trip(events, config)
     _the_end_is_the_end(events)
@@ -158,8 +158,8 @@ def _refused_ran_nothing(events: Events) -> None:
             insist(not ran, "what was refused ran nothing", refused)
 
 
-def _only_loaded_capabilities_run(events: Events) -> None:
-    loaded: set[str] = set()
+def _only_loaded_capabilities_run(events: Events, config: GoalConfig) -> None:
+    loaded = set(config.preload)
     for event in events:
         if isinstance(event, v.CapabilitiesLoaded):
             loaded.update(event.loaded)

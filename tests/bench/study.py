@@ -43,6 +43,9 @@ LOOPS = {"bare": BARE, "plain": PLAIN, "constrained": CONSTRAINED}
 MODEL = {"temperature": 0.7, "max_tokens": 256}
 """The temperature is the one that the model's makers recommend."""
 
+PRELOAD = ["fs.list", "fs.read", "fs.write", "fs.patch", "shell.run"]
+"""What the tasks need. The bare loop has it from the start as well."""
+
 
 class Row(Struct, frozen=True, kw_only=True):
     """A run of either loop, as it is counted. `right`: every hidden check passes, whatever the run says."""
@@ -120,7 +123,7 @@ def suite_for(loop: str) -> Suite:
     """The suite as it ships, with what is asked of the model."""
     suite = read_suite(SUITE)
     model = MODEL | ({"response_format": "actions"} if loop == CONSTRAINED else {})
-    patient = {**suite.settings["loop"], "model_request_timeout": 600.0}
+    patient = {**suite.settings["loop"], "model_request_timeout": 600.0, "preload": PRELOAD}
     return replace(suite, settings={**suite.settings, "loop": patient, "model": model}, seeds=(1,))
 
 

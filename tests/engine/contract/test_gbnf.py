@@ -23,7 +23,7 @@ from stepfold.testing import actions
 
 LEVELS = 4
 LOADED = {manifest.name: bytes(manifest.schema) for manifest in NATIVE}
-SHAPES = alternatives(LOADED, loadable=tuple(LOADED), checks=("unit", "lint"), workers=True)
+SHAPES = alternatives(TOOLS, LOADED, loadable=tuple(LOADED), checks=("unit", "lint"))
 _TOKEN = re.compile(
     r'"((?:\\.|[^"\\])*)"|(\[(?:\\.|[^\]\\])*\])|([a-z][a-z0-9]*)|(\{[0-9,]+\})|([()|*+?])|\s+'
 )
@@ -86,10 +86,10 @@ def test_every_action_is_derived(schemas: dict[str, bytes], data: Any) -> None:
     grammar = grammar_of(
         union(
             alternatives(
+                TOOLS,
                 {} if spoken.name in TOOLS else {spoken.name: schemas[spoken.name]},
                 loadable=spoken.arguments.get("names", ()),
                 checks=spoken.arguments.get("checks", ()),
-                workers=True,
             )
         )
     )
@@ -104,7 +104,8 @@ def test_every_action_is_derived(schemas: dict[str, bytes], data: Any) -> None:
 
 
 def test_a_capability_that_is_not_loaded_can_not_be_called() -> None:
-    shapes = alternatives({}, loadable=tuple(LOADED), checks=(), workers=False)
+    tools = [name for name in TOOLS if name != "worker_dispatch"]
+    shapes = alternatives(tools, {}, loadable=tuple(LOADED), checks=())
     pattern = as_regex(grammar_of(union(shapes)))
 
     assert re.fullmatch(pattern, '{"name": "verify", "arguments": {}}')
