@@ -27,14 +27,19 @@ _LOADING = """\
 Files and commands are reached through capabilities: load them, then call them. A usual course is:
 {"name": "capability_load", "arguments": {"names": ["fs.read", "fs.patch"]}}
 """
-_LOADED = """\
-Files and commands are reached through capabilities, by capability_call. A usual course is:
-"""
 _COURSE = """\
 {"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "notes.txt"}}}
 {"name": "capability_call", "arguments": {"capability": "fs.patch", \
 "arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
 {"name": "verify", "arguments": {}}
+"""
+_LOADED_COURSE = """\
+Files and commands are reached through capabilities, by capability_call. Look first, for instance:
+{"name": "capability_call", "arguments": {"capability": "fs.list", "arguments": {}}}
+Then read the files that matter, change what has to change, and verify:
+{"name": "verify", "arguments": {}}
+"""
+_ENDING = """\
 A failing check does not pass by itself: change a file, then verify again.
 finish is refused until all checks pass. \
 Its summary says in your own words what you changed in this project."""
@@ -59,7 +64,7 @@ def framing(run: Run) -> tuple[tuple[str, str], ...]:
     """The sections of the system turn, as (name, text), empty ones left out."""
     goal = run.goal
     sections = (
-        ("contract", f"{_ENVELOPE}{_LOADED if config_of(run).preload else _LOADING}{_COURSE}"),
+        ("contract", _contract(run)),
         ("tools", "Tools:\n" + "\n".join(_tool_line(tool.name, tool) for tool in TOOLS.values())),
         ("chat", _CHAT if config_of(run).chat else ""),
         ("goal", "" if config_of(run).chat else f"Goal: {config_of(run).goal}"),
@@ -70,6 +75,16 @@ def framing(run: Run) -> tuple[tuple[str, str], ...]:
         ("observations", _listed("Earlier observations, shortened:", goal.compacted)),
     )
     return tuple((name, text) for name, text in sections if text)
+
+
+def _contract(run: Run) -> str:
+    """The envelope and a usual course.
+
+    An example's file is looked for in the project, and its words are put into other files: where nothing
+    has to be loaded first, the example names none.
+    """
+    course = _LOADED_COURSE if config_of(run).preload else f"{_LOADING}{_COURSE}"
+    return f"{_ENVELOPE}{course}{_ENDING}"
 
 
 def changed_sections(run: Run) -> tuple[Section, ...]:

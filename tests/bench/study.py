@@ -84,11 +84,14 @@ def main() -> None:
     parser.add_argument("--store", required=True, type=Path)
     parser.add_argument("--loops", default="bare,plain", help=f"some of {','.join(LOOPS)}, with commas")
     parser.add_argument("--tasks", type=int, default=30, help="the first so many")
+    parser.add_argument("--after", type=int, default=0, help="but not the very first so many")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     parser.add_argument("--show", action="store_true", help="only what is recorded: ask no model")
     given = parser.parse_args()
     loops = [LOOPS[word] for word in given.loops.split(",")]
-    rows = asyncio.run(studied(given.models, given.store, loops, given.tasks, asks=not given.show))
+    rows = asyncio.run(
+        studied(given.models, given.store, loops, slice(given.after, given.tasks), asks=not given.show)
+    )
     text = "\n".join(tables(rows))
     if given.page is None:
         print(text)
@@ -97,11 +100,11 @@ def main() -> None:
 
 
 async def studied(
-    models: Sequence[str], folder: Path, loops: Sequence[str], count: int, *, asks: bool
+    models: Sequence[str], folder: Path, loops: Sequence[str], which: slice, *, asks: bool
 ) -> list[Row]:
     """The rows of all runs, in the order of the tasks; what is not recorded is run, if that is wanted."""
     suites = {loop: suite_for(loop) for loop in loops}
-    tasks = [task.id for task in read_suite(SUITE).tasks[:count]]
+    tasks = [task.id for task in read_suite(SUITE).tasks[which]]
     rows: list[Row] = []
     folder.mkdir(parents=True, exist_ok=True)
     backend = probe("auto").backend
