@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.capabilities.context import Network
+from stepfold.engine.capabilities.manifests import NATIVE_BY_NAME
 from stepfold.engine.capabilities.servers import ServerSpec
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.models.prices import Price
@@ -26,6 +27,7 @@ from stepfold.events.configuration import (
     is_allowance,
     is_threshold,
 )
+from stepfold.projections.fold_shared import SERVER_PREFIX
 
 FILE_NAME = "stepfold.toml"
 
@@ -342,6 +344,12 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
         raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
     if loop.profile and loop.profile not in PROFILES:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
+    for capability in loop.preload:
+        if capability not in NATIVE_BY_NAME and not capability.startswith(SERVER_PREFIX):
+            raise SettingsError(
+                f"{where}: loop.preload has {capability!r}; there are {', '.join(NATIVE_BY_NAME)}, and "
+                f"{SERVER_PREFIX}SERVER.TOOL"
+            )
     for name, threshold in settings.guards.thresholds.items():
         if not is_threshold(threshold):
             raise SettingsError(

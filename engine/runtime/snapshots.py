@@ -189,7 +189,7 @@ class _Lines:
 def _found(trace: Path, lines: _Lines) -> _Begun | None:
     """The snapshot of a log, its lines passed over, if all of it holds."""
     path = snapshot_of(trace)
-    if path is None:
+    if path is None or not _code():
         return None
     try:
         with opened(path) as file:
@@ -216,7 +216,7 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
     path = snapshot_of(trace)
     # Half a surrogate pair can't be written. A run in which one was said is folded as a whole each time.
     with suppress(OSError, UnicodeEncodeError):
-        if path is None:
+        if path is None or not _code():
             return
         state = msgspec.json.encode(begun.folded.run)
         head = Head(
@@ -237,9 +237,15 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
 
 @cache
 def _code() -> str:
-    """A digest over what folds and what is folded, as it stands: no version has to be raised by hand."""
+    """A digest over what folds and what is folded, as it stands: no version has to be raised by hand.
+
+    Empty where the sources can't be read, as in an archive: what can't be told apart must not be trusted.
+    """
     whole = blake2b(msgspec.__version__.encode(), digest_size=DIGEST_BYTES)
     for package in (events, projections):
-        for source in sorted(Path(next(iter(package.__path__))).glob("*.py")):
+        sources = sorted(Path(next(iter(package.__path__))).glob("*.py"))
+        if not sources:
+            return ""
+        for source in sources:
             whole.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return whole.hexdigest()

@@ -213,3 +213,12 @@ def test_what_no_run_could_use_is_refused_when_it_is_read(text: str, said: str) 
         parse_settings(text.encode())
 
     assert said in str(refused.value)
+
+
+def test_what_is_loaded_from_the_start_has_to_exist() -> None:
+    assert parse_settings(b'[loop]\npreload = ["fs.read", "mcp.files.read"]').loop.preload == [
+        "fs.read",
+        "mcp.files.read",
+    ]
+    with pytest.raises(SettingsError, match=r"loop\.preload has 'fs\.mend'; there are fs\.list, fs\.read"):
+        parse_settings(b'[loop]\npreload = ["fs.mend"]')
