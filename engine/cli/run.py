@@ -175,5 +175,5 @@ def show_outcome(outcome: LoopOutcome) -> None:
 
 def _tokens(usage: Usage) -> str:
     cached = "" if usage.cached_tokens is None else f", {usage.cached_tokens} of them cached"
-    estimated = " estimated" if usage.estimated else ""
-    return f"{usage.input_tokens} + {usage.output_tokens} tokens{estimated}{cached}"
+    estimated = ", estimated" if usage.estimated else ""
+    return f"tokens: {usage.input_tokens} of prompts{cached}, {usage.output_tokens} of replies{estimated}"
