@@ -35,15 +35,11 @@ class IndexBehind(UserWarning):
     """SQLite could not follow a run: nothing of the run is lost, and SQLite is caught up later."""
 
 
-def is_broken(error: sqlite3.Error) -> bool:
-    """Whether the file itself is at fault, and not who else uses it or where it lies."""
-    # An error that Python raises on its own account, such as one of a closed database, has no code.
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _MADE_OF_SOMETHING_ELSE
-
-
 def is_spoiled(path: Path, error: sqlite3.Error) -> bool:
-    """Whether no waiting helps: what lies there is no database, and nothing makes it one."""
-    return is_broken(error) or path.is_dir()
+    """Whether what lies there is at fault, and not who else uses it: no waiting makes it a database."""
+    # An error that Python raises on its own account, such as one of a closed database, has no code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in _MADE_OF_SOMETHING_ELSE or path.is_dir()
 
 
 class Database:

@@ -80,10 +80,14 @@ def step_ended(run: Run, observation: str) -> None:
         same = goal.rejection and goal.rejection == goal.last_rejection
         goal.rejections = goal.rejections + 1 if same else int(bool(goal.rejection))
         goal.last_rejection, goal.rejection = goal.rejection, ""
+    is_offered = _is_offered(run)
+    if not (guards.cycle or is_offered):
+        return
+    step = _step_digest(goal.action, observation)
     if guards.cycle:
-        _compare(goal, _step_digest(goal.action, observation))
-    if _is_offered(run):
-        _tell(run, _step_digest(goal.action, observation))
+        _compare(goal, step)
+    if is_offered:
+        _tell(run, step)
 
 
 def _is_offered(run: Run) -> bool:

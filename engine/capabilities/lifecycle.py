@@ -104,7 +104,7 @@ def admit(
     refusal = (
         _policy(known, verdict, attended)
         or _sandbox(known, sandbox, sandbox_required)
-        or _network(manifest, network)
+        or network_refusal(manifest, network)
     )
     if refusal is not None:
         return refusal
@@ -206,7 +206,8 @@ def _sandbox(name: str, sandbox: str, sandbox_required: bool) -> Refused | None:
     return None
 
 
-def _network(manifest: Manifest, network: bool) -> Refused | None:
+def network_refusal(manifest: Manifest, network: bool) -> Refused | None:
+    """The refusal of whatever needs the network, in a run that has none."""
     if network or not manifest.network:
         return None
     return Refused(

@@ -23,11 +23,9 @@ You work towards a goal in a project, one action per reply.
 Every reply is exactly one JSON object and nothing else: no prose, no markdown, no code fence.
 {"name": "<tool>", "arguments": {<its arguments>}}
 """
-_LOADING = """\
+_LOADING_COURSE = """\
 Files and commands are reached through capabilities: load them, then call them. A usual course is:
 {"name": "capability_load", "arguments": {"names": ["fs.read", "fs.patch"]}}
-"""
-_COURSE = """\
 {"name": "capability_call", "arguments": {"capability": "fs.read", "arguments": {"path": "notes.txt"}}}
 {"name": "capability_call", "arguments": {"capability": "fs.patch", \
 "arguments": {"path": "notes.txt", "old": "teh cat", "new": "the cat"}}}
@@ -83,7 +81,7 @@ def _contract(run: Run) -> str:
     An example's file is looked for in the project, and its words are put into other files: where nothing
     has to be loaded first, the example names none.
     """
-    course = _LOADED_COURSE if config_of(run).preload else f"{_LOADING}{_COURSE}"
+    course = _LOADED_COURSE if config_of(run).preload else _LOADING_COURSE
     return f"{_ENVELOPE}{course}{_ENDING}"
 
 

@@ -8,10 +8,11 @@ is left out while the steps go round: each like an earlier one, in what was said
 
 from collections.abc import Iterator
 
+from stepfold.engine.capabilities.lifecycle import network_refusal
 from stepfold.engine.contract.choices import Schema, alternatives
 from stepfold.engine.core import guards
 from stepfold.engine.core.arguments import visible_schema
-from stepfold.events.configuration import Manifest
+from stepfold.engine.core.goal_sees import Acting
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.state import Run
 
@@ -21,7 +22,10 @@ WAYS_OUT = frozenset({"finish", "ask_user"})
 
 def offered(run: Run) -> list[Schema]:
     """The shapes of what the model may say now."""
-    usable = {manifest.name: manifest for manifest in _usable(run)}
+    network = config_of(run).network
+    usable = {
+        name: manifest for name, manifest in run.manifests.items() if not network_refusal(manifest, network)
+    }
     loadable = tuple(name for name in usable if name not in run.goal.loaded)
     checks = _untold_checks(run)
     again = frozenset(run.goal.again) - WAYS_OUT
@@ -38,22 +42,15 @@ def offered(run: Run) -> list[Schema]:
 
 
 def _tools(run: Run, loadable: tuple[str, ...], checks: tuple[str, ...]) -> Iterator[str]:
-    config = config_of(run)
     yield from ("memory_write", "ask_user")
     if loadable:
         yield from ("capability_search", "capability_load")
     if checks:
         yield "verify"
-    if config.worker_slots and config.depth < config.worker_depth:
+    if not guards.no_worker_free(run, Acting("", {})):
         yield "worker_dispatch"
-    if config.chat or guards.evidence_complete(run, None):
+    if guards.chatting(run, None) or guards.evidence_complete(run, None):
         yield "finish"
-
-
-def _usable(run: Run) -> Iterator[Manifest]:
-    """What a call could reach: a run without the network refuses all that needs it."""
-    network = config_of(run).network
-    return (manifest for manifest in run.manifests.values() if network or not manifest.network)
 
 
 def _untold_checks(run: Run) -> tuple[str, ...]:

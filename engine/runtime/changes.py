@@ -53,9 +53,8 @@ def _own_guards(config: Any, value: Any) -> Any:
 
 def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     def change(config: Any, value: Any) -> Any:
-        patterns = value if isinstance(value, list) else [value]
         others = tuple(rule for rule in config.policy if rule.verdict != verdict)
-        made = tuple(Rule(verdict, str(pattern)) for pattern in patterns)
+        made = tuple(Rule(verdict, str(pattern)) for pattern in _several(value))
         order = ("deny", "ask", "allow")
         policy = sorted((*others, *made), key=lambda rule: order.index(rule.verdict))
         return replace(config, policy=tuple(policy))
@@ -63,11 +62,13 @@ def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     return change
 
 
-def _names(name: str) -> Callable[[Any, Any], Any]:
-    def change(config: Any, value: Any) -> Any:
-        return replace(config, **{name: tuple(value) if isinstance(value, list) else (value,)})
+def _preload(config: Any, value: Any) -> Any:
+    return replace(config, preload=tuple(_several(value)))
 
-    return change
+
+def _several(value: Any) -> list[Any]:
+    """What may be one or a list."""
+    return value if isinstance(value, list) else [value]
 
 
 GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
@@ -77,7 +78,7 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.worker_slots": _field("worker_slots"),
     "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
-    "loop.preload": _names("preload"),
+    "loop.preload": _preload,
     "model.mode": _of("generation", "mode"),
     "model.temperature": _of("generation", "temperature"),
     "model.max_tokens": _of("generation", "max_tokens"),

@@ -189,13 +189,13 @@ class _Lines:
 def _found(trace: Path, lines: _Lines) -> _Begun | None:
     """The snapshot of a log, its lines passed over, if all of it holds."""
     path = snapshot_of(trace)
-    if path is None or not _code():
+    if path is None:
         return None
     try:
         with opened(path) as file:
             head = msgspec.json.decode(file.readline(_LONGEST_HEAD), type=Head)
             # What it was made of comes first: another engine's state is not even looked at.
-            if (head.projection, head.code) != ("run", _code()):
+            if (head.projection, head.code) != ("run", _code()) or not head.code:
                 return None
             if os.fstat(file.fileno()).st_size != file.tell() + head.size:
                 return None
