@@ -25,13 +25,8 @@ def list_folder(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned
     real = workspace.resolve(path)
     if not real.is_dir():
         return _missing(path, real.exists(), "folder", workspace)
-    with workspace.parent(real) as (folder, name):
-        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            with os.scandir(opened) as entries:
-                lines = sorted(_entry(entry, opened) for entry in entries if entry.name != STORE)
-        finally:
-            os.close(opened)
+    with workspace.folder(real) as opened, os.scandir(opened) as entries:
+        lines = sorted(_entry(entry, opened) for entry in entries if entry.name != STORE)
     left_out = len(lines) - ENTRY_LIMIT
     more = [f"[… {left_out} more entries …]"] if left_out > 0 else []
     return returned("\n".join([*lines[:ENTRY_LIMIT], *more]) or "(empty folder)")

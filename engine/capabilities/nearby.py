@@ -6,7 +6,8 @@ is no such file they guess again, or make one and work on that.
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections import deque
+from contextlib import suppress
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -14,7 +15,10 @@ from stepfold.engine.capabilities.searching import SKIPPED
 from stepfold.engine.capabilities.workspace import Workspace
 
 LOOKED_AT = 2_000
-"""Files, from the root downwards: a few milliseconds in a project of any size."""
+"""Files and folders, those near the root first: some milliseconds in a project of any size and depth."""
+
+DEEPEST = 16
+"""Folders below each other. Each is found from the root anew, so that no link can take its place."""
 
 LIKE_AT_MOST = 5
 SHOWN_AT_MOST = 12
@@ -23,13 +27,13 @@ ALIKE = 0.6
 
 
 def hint(path: str, workspace: Workspace) -> str:
-    """What to try instead of a path that leads nowhere: like names, else what there is; empty for no file."""
-    files = list(islice(_files(workspace), LOOKED_AT))
+    """What to try instead of a path that leads nowhere: like names, else what there is."""
+    files, whole = _files(workspace)
     like = _like(PurePosixPath(path).name, files)
     if like:
         return f"did you mean {' or '.join(like)}?"
     if not files:
-        return "there are no files yet"
+        return "there are no files yet" if whole else "there are no files near its root"
     more = ", …" if len(files) > SHOWN_AT_MOST else ""
     return f"there are {', '.join(files[:SHOWN_AT_MOST])}{more}"
 
@@ -38,7 +42,7 @@ def same_name(path: str, workspace: Workspace) -> str:
     """The one file elsewhere in the project that is called as the file at `path`; empty for none or many."""
     name = PurePosixPath(path).name
     here = str(PurePosixPath(path))
-    found = [one for one in islice(_files(workspace), LOOKED_AT) if one != here and _name(one) == name]
+    found = [one for one in _files(workspace)[0] if one != here and _name(one) == name]
     return found[0] if len(found) == 1 else ""
 
 
@@ -51,12 +55,32 @@ def _like(name: str, files: list[str]) -> list[str]:
     return [by_name[one] for one in close]
 
 
-def _files(workspace: Workspace) -> Iterator[str]:
-    """The files of the project by their paths, links and what no search shows left out."""
-    for folder, folders, names, _ in os.fwalk(workspace.root, follow_symlinks=False):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        below = os.path.relpath(folder, workspace.root)
-        yield from (name if below == "." else f"{below}/{name}" for name in sorted(names))
+def _files(workspace: Workspace) -> tuple[list[str], bool]:
+    """The files of the project by their paths, and whether those are all.
+
+    Links and what no search shows are left out, and what can't be looked into is passed over.
+    """
+    files: list[str] = []
+    ahead = deque([""])
+    left = LOOKED_AT
+    while ahead and left > 0 and ahead[0].count("/") < DEEPEST:
+        folder = ahead.popleft()
+        for name, is_folder in _entries(workspace, folder, left):
+            left -= 1
+            (ahead if is_folder else files).append(f"{folder}{name}{'/' if is_folder else ''}")
+    return files, not ahead and left > 0
+
+
+def _entries(workspace: Workspace, folder: str, count: int) -> list[tuple[str, bool]]:
+    """The names of so many files and folders in a folder, in order, and which of them are folders."""
+    found: list[tuple[str, bool]] = []
+    with suppress(OSError), workspace.folder(workspace.root / folder) as opened:
+        with os.scandir(opened) as entries:
+            for entry in islice(entries, count):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name not in SKIPPED and (is_folder or entry.is_file(follow_symlinks=False)):
+                    found.append((entry.name, is_folder))
+    return sorted(found)
 
 
 def _name(path: str) -> str:

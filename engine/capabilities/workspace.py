@@ -87,6 +87,16 @@ class Workspace:
         finally:
             os.close(folder)
 
+    @contextmanager
+    def folder(self, real: Path) -> Iterator[int]:
+        """An open folder by its resolved path. Raises as `parent` does."""
+        with self.parent(real) as (above, name):
+            opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            try:
+                yield opened
+            finally:
+                os.close(opened)
+
     def read_bytes(self, real: Path, limit: int) -> bytes:
         """The content of a regular file, at most `limit` bytes and one. Raises OSError."""
         with self.parent(real) as (folder, name):

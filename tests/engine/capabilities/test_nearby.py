@@ -1,12 +1,16 @@
 """A path that leads nowhere is answered with what the model may have meant."""
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepfold.engine.capabilities.files import list_folder, patch_file, read_file, write_file
-from stepfold.engine.capabilities.nearby import LIKE_AT_MOST, SHOWN_AT_MOST, hint, same_name
+from stepfold.engine.capabilities.nearby import LIKE_AT_MOST, LOOKED_AT, SHOWN_AT_MOST, hint, same_name
 from stepfold.engine.capabilities.workspace import Workspace
 
 
@@ -88,6 +92,39 @@ def test_of_many_files_of_one_name_none_was_meant(tmp_path: Path) -> None:
     files = workspace(tmp_path, "a/__init__.py", "b/__init__.py")
 
     assert same_name("c/__init__.py", files) == ""
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """More folders in each other than Python may call functions, or a path can name."""
+    (tmp_path / "project").mkdir()
+    folder = os.open(tmp_path / "project", os.O_RDONLY)
+    for _ in range(2_500):
+        os.mkdir("d", dir_fd=folder)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = deeper
+    os.close(folder)
+    yield tmp_path / "project"
+    subprocess.run(["rm", "-rf", tmp_path / "project"], check=True)
+
+
+def test_a_file_is_written_and_missed_whatever_a_command_left_there(deep: Path) -> None:
+    # The file was written, and the call reported as failed: the walk went as deep as the folders.
+    files = workspace(deep, "greet.py")
+
+    made = write_file({"path": "src/greet.py", "content": "x"}, files)
+
+    assert (made.error, made.content[:20]) == ("", "created src/greet.py")
+    assert hint("gret.py", files).startswith("did you mean greet.py")
+
+
+def test_folders_without_files_are_not_looked_through_without_end(tmp_path: Path) -> None:
+    for number in range(LOOKED_AT + 1):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "wanted.txt").touch()
+
+    assert hint("wanted.txt", Workspace(tmp_path)) == "there are no files near its root"
 
 
 @given(path=st.text(min_size=1).filter(lambda text: "\0" not in text))
