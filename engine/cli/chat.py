@@ -16,7 +16,7 @@ from stepfold.engine.cli.run import project_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.chat import Chat
 from stepfold.engine.runtime.configured import loop_of
-from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.settings_file import read_settings
 from stepfold.engine.runtime.undo import CannotUndo
 from stepfold.events.vocabulary import AnyEvent, CancelRequested
 from stepfold.projections.fold_repeats import GUARDS

@@ -16,7 +16,7 @@ from stepfold.engine.cli.run import outcome_json, show_outcome
 from stepfold.engine.models.recorded import Recording
 from stepfold.engine.runtime.agent_loop import AgentLoop
 from stepfold.engine.runtime.replay import replay
-from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.settings_file import read_settings
 from stepfold.events.store import Store
 from stepfold.projections.outcome import EXIT_CODES
 

@@ -18,7 +18,8 @@ from stepfold.engine.cli.output import say, store_address
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.models.discovery import find_local
 from stepfold.engine.models.keys import key_of
-from stepfold.engine.runtime.settings import Settings, read_settings
+from stepfold.engine.runtime.settings import Settings
+from stepfold.engine.runtime.settings_file import read_settings
 from stepfold.events.index_fault import fault_of
 from stepfold.events.store import StoreError, open_store
 

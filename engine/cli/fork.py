@@ -19,7 +19,8 @@ from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.continued import Continued
 from stepfold.engine.runtime.fork import TOOLS_ELSEWHERE, CannotFork, served_mutations
-from stepfold.engine.runtime.settings import Settings, read_settings
+from stepfold.engine.runtime.settings import Settings
+from stepfold.engine.runtime.settings_file import read_settings
 from stepfold.events.configuration import GoalConfig
 from stepfold.events.journal import Recorded, read_log
 from stepfold.events.run_store import RunStore

@@ -15,7 +15,7 @@ from stepfold.engine.cli.reading import chosen_store
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.reopen import refuse_ended
-from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.settings_file import read_settings
 from stepfold.engine.runtime.snapshots import folded_undamaged
 from stepfold.events.run_store import RunStore
 from stepfold.projections.ending import why

@@ -32,7 +32,7 @@ from stepfold.engine.runtime.own_guards import fetch, provided
 from stepfold.engine.runtime.reopen import refuse_ended, reopen, rests, take_up
 from stepfold.engine.runtime.run_log import RunLog, Watch
 from stepfold.engine.runtime.run_policy import new_run_id
-from stepfold.engine.runtime.settings import read_settings
+from stepfold.engine.runtime.settings_file import read_settings
 from stepfold.engine.runtime.snapshots import folded_from, folded_undamaged
 from stepfold.engine.runtime.undo import Undo
 from stepfold.engine.runtime.workers import landing_of, telling, worker_config, worker_id

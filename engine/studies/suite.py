@@ -14,15 +14,8 @@ import msgspec
 from msgspec import Struct, field
 
 from stepfold.engine.capabilities.paths import STORE, path_fault
-from stepfold.engine.runtime.settings import (
-    FILE_NAME,
-    CheckSettings,
-    Settings,
-    SettingsError,
-    parse_toml,
-    settings_of,
-    shaped,
-)
+from stepfold.engine.runtime.settings import CheckSettings, Settings, SettingsError
+from stepfold.engine.runtime.settings_file import FILE_NAME, parse_toml, settings_of, shaped
 from stepfold.projections.digest import digest_of
 from stepfold.projections.outcome import FINISHES, Finish
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from stepfold.engine.cli.main import COMMANDS
-from stepfold.engine.runtime.settings import FILE_NAME, Settings, parse_settings
+from stepfold.engine.runtime.settings import Settings
+from stepfold.engine.runtime.settings_file import FILE_NAME, parse_settings
 from tests.docs.pages import PAGES, ROOT, Shell, agrees, blocks_of, typed_in
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

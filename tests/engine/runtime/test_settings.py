@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepfold.engine.capabilities.context import Network
-from stepfold.engine.runtime.settings import Settings, SettingsError, parse_settings, read_settings
+from stepfold.engine.runtime.settings import Settings, SettingsError
+from stepfold.engine.runtime.settings_file import parse_settings, read_settings
 from stepfold.events.configuration import CheckSpec, Generation, Guards, Rule
 
 WHOLE = b"""

@@ -155,6 +155,21 @@ def test_a_snapshot_is_for_the_eyes_its_log_is_for(tmp_path: Path) -> None:
     assert kept(trace).stat().st_mode & 0o777 == 0o600
 
 
+def test_where_the_code_that_folds_can_not_be_read_nothing_is_kept_or_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # From an archive any two engines had the same digest of no sources.
+    monkeypatch.setattr(snapshots.projections, "__path__", [str(tmp_path)])
+    snapshots._code.cache_clear()
+    try:
+        assert snapshots._code() == ""
+        trace = placed(tmp_path, written(STORIES["evidence goes stale"]()))
+        folded(trace, [])
+        assert not kept(trace).exists()
+    finally:
+        snapshots._code.cache_clear()
+
+
 def test_an_edited_log_under_an_old_snapshot_gives_what_the_edited_log_gives(tmp_path: Path) -> None:
     trace = story(tmp_path)
     before = folded(trace, []).run
