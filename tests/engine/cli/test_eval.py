@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.studies.final_state import judged, lay_out
 from stepfold.engine.studies.scores import Score
-from stepfold.engine.studies.suite import Suite, Trial, read_suite, trials_of
+from stepfold.engine.studies.suite import HiddenCheck, Suite, Trial, read_suite, trials_of
 from stepfold.projections.outcome import LoopOutcome
 from stepfold.projections.usage import Usage
 from tests.engine.cli.projects import Command, Result, installed, read
@@ -298,3 +299,21 @@ def test_who_does_nothing_and_says_done_fails_every_task(suite: Suite, trial: Tr
 
     ended = LoopOutcome("r", "completed", "completed", 1, 1, 0, "done", (), (), "", Usage())
     assert Score(trial, ended, hidden).verdict == "false_completion"
+
+
+@pytest.mark.parametrize(
+    ("suite", "trial"), TASKS, ids=lambda one: one.task.id if isinstance(one, Trial) else ""
+)
+def test_the_checks_that_are_shown_do_not_all_pass_before_the_work(
+    suite: Suite, trial: Trial, tmp_path: Path
+) -> None:
+    """One asked for valid JSON of a file that was valid: a run could end as done with nothing done."""
+    if trial.task.ends != ["completed"] or not trial.task.checks:
+        pytest.skip("nothing is to be shown here")
+    shown = [HiddenCheck(id=check.id, command=check.command) for check in trial.task.checks]
+    task = replace(trial.task, hidden=shown, hidden_files={})
+    lay_out(suite, task, tmp_path / "project")
+
+    passed = asyncio.run(judged(task, tmp_path / "project", "", probe().backend, trial.settings))
+
+    assert not all(check.passed for check in passed)
