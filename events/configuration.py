@@ -124,11 +124,14 @@ class Guards(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 NO_GUARDS = Guards()
 
-WORDING = 2
+WORDING = 3
 """The version of the engine's own sentences that new runs are made with."""
 
 WORDING_OF_MENDS = 2
 """The first version whose repairs offer the mended reply."""
+
+WORDING_OF_WHAT_IS_THERE = 3
+"""The first version that speaks only of what there is: tools that can work here, files that are there."""
 
 
 class Budget(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -164,6 +167,9 @@ class GoalConfig(
     `wording` is the version of the engine's own sentences (transcript, framing, repair): a fold
     renders them by the version a run was made with, so that new wording never rewrites an old run.
     `preload` names capabilities that are loaded from the start, so that no step is spent on it.
+    `unattended`: nobody will answer, so a constrained model is not offered `ask_user`.
+    `read_first`: a file that is there has to be read before `fs.write` may replace it. `verify_changes`: the
+    checks run after each call that changes files, and what they say stands below its result.
     `chat`: a person is there, who approves and speaks; `max_steps` are those of one turn.
     `depth` counts the runs above a worker's, and at `worker_depth` a run may dispatch none itself.
     """
@@ -183,6 +189,9 @@ class GoalConfig(
     checks: tuple[CheckSpec, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     preload: tuple[str, ...] = ()
+    unattended: bool = False
+    read_first: bool = False
+    verify_changes: bool = False
     policy: tuple[Rule, ...] = ()
     tool_policy: tuple[Rule, ...] = ()
     guards: Guards = NO_GUARDS

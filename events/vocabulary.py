@@ -177,6 +177,17 @@ class ConstraintProbed(Observed, frozen=True, gc=False, omit_defaults=True, kw_o
     why: str = ""
 
 
+class ProjectListed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """The files that a constrained model may name: all there are at first, then what came and what is `gone`.
+
+    `whole` is False where there are too many to be told: from there on a path is any text.
+    """
+
+    files: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    whole: bool = True
+
+
 class ToolsListed(Observed, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """The tools that an MCP server offers from here on, all of them; none, with `error`, when it is gone.
 
@@ -785,6 +796,7 @@ ObservedEvent = (
     | LogRepaired
     | SandboxProbed
     | ConstraintProbed
+    | ProjectListed
     | ToolsListed
     | ModelReplied
     | ModelErred

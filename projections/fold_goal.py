@@ -1,5 +1,8 @@
 """How the events of the strict goal loop change the run."""
 
+import posixpath
+from contextlib import suppress
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -29,6 +32,7 @@ from stepfold.events.vocabulary import (
     ObservationRecorded,
     Observed,
     ProfileInferred,
+    ProjectListed,
     RunFinished,
     RunReopened,
     RunResumed,
@@ -60,6 +64,9 @@ LISTEN = "user"
 WORKER = "worker_dispatch"
 """The name of the calls that a worker answers: a run of its own."""
 
+SHOWS_A_FILE = frozenset({"fs.read", "fs.write"})
+"""After these a model knows what stands in the file."""
+
 COMPACTED_LINE_CHARACTERS = 200
 
 
@@ -73,6 +80,11 @@ class _Said(Struct):
     question: str = ""
 
 
+class _Path(Struct):
+    path: str
+
+
+_decode_path = msgspec.json.Decoder(_Path).decode
 _decode_call = msgspec.json.Decoder(_CapabilityCall).decode
 _decode_said = msgspec.json.Decoder(_Said).decode
 
@@ -80,6 +92,12 @@ _decode_said = msgspec.json.Decoder(_Said).decode
 def config_of(run: Run) -> GoalConfig:
     """The configuration of a goal run."""
     return run.config if isinstance(run.config, GoalConfig) else NOT_STARTED
+
+
+def may_change_files(run: Run, name: str) -> bool:
+    """Whether a call may change the workspace. A worker may, and its calls are not in this log."""
+    manifest = run.manifests.get(name)
+    return name == WORKER or (manifest is not None and manifest.mutates)
 
 
 def worked(run: Run) -> float:
@@ -100,6 +118,18 @@ def run_reopened(run: Run, event: RunReopened) -> None:
 def constraint_probed(run: Run, event: ConstraintProbed) -> None:
     """The requests from here on carry the constraint in this form."""
     run.goal.form = event.form
+
+
+def project_listed(run: Run, event: ProjectListed) -> None:
+    """What the model may name as a file from here on; the framing shows the first listing only.
+
+    A listing that changed would change what stands before every turn, and no server's cache would hold.
+    """
+    goal = run.goal
+    known = set(goal.files or ()).difference(event.gone)
+    goal.files = tuple(sorted(known.union(event.files))) if event.whole else None
+    if goal.context_step == 0:
+        goal.files_at_start = goal.files or ()
 
 
 def profile_inferred(run: Run, event: ProfileInferred) -> None:
@@ -129,7 +159,7 @@ def observation_recorded(run: Run, event: ObservationRecorded) -> None:
 
 def section_inputs(goal: GoalState) -> SectionInputs:
     """All that the framing depends on beside the configuration: the same inputs, the same sections."""
-    return (goal.profile, goal.hits, tuple(goal.loaded), goal.compacted, goal.listings)
+    return (goal.profile, goal.hits, tuple(goal.loaded), goal.compacted, goal.listings, goal.files_at_start)
 
 
 def context_built(run: Run, event: ContextBuilt) -> None:
@@ -272,19 +302,19 @@ def tool_started(run: Run, event: ToolStarted) -> None:
 
 
 def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
-    """The result is observed; a call that changes the workspace makes older evidence stale.
-
-    A worker counts as one that does, for its calls are not in this log.
-    """
+    """The result is observed; a call that changes the workspace makes older evidence stale."""
     slot = fold_shared.slot_of(run, event.key)
     if slot is None:
         return
     goal = run.goal
     run.due.pop(slot.key, None)
-    manifest = run.manifests.get(slot.name)
-    if slot.name == WORKER or (manifest is not None and manifest.mutates):
+    if may_change_files(run, slot.name):
         goal.mutations += 1
         goal.changes.append((slot.key, slot.name))
+    if isinstance(slot.landed, ToolReturned) and slot.landed.size:
+        goal.was_capped = True
+    if config_of(run).read_first and not event.error:
+        _see(goal, slot)
     repeats.call_ended(run, slot, event)
     lines = transcript.result_lines(slot.name, slot.landed, event.error)
     goal.transcript.append(lines)
@@ -296,6 +326,14 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
     if goal.pending is None:
         # No call of this step will carry it to the model: it landed while the run waited for a person.
         run.history.append(Message("user", lines))
+
+
+def _see(goal: GoalState, slot: Slot) -> None:
+    """The model has read the file, or written all of it, so it knows what it replaces."""
+    if slot.name not in SHOWS_A_FILE:
+        return
+    with suppress(msgspec.DecodeError):
+        goal.seen[posixpath.normpath(_decode_path(slot.arguments).path)] = None
 
 
 def worker_spent(run: Run, event: WorkerSpent) -> None:
@@ -351,7 +389,9 @@ def checks_of(run: Run) -> tuple[CheckSpec, ...]:
 def checks_judged(run: Run, event: ChecksJudged) -> None:
     """Where the goal stands."""
     ids = [check.id for check in checks_of(run)]
-    run.goal.transcript.append(transcript.judged_lines(event.unmet, event.unknown, ids))
+    run.goal.transcript.append(
+        transcript.judged_lines(event.unmet, event.unknown, ids, config_of(run).wording)
+    )
 
 
 def guard_tripped(run: Run, event: GuardTripped) -> None:
@@ -395,7 +435,7 @@ def finish_accepted(run: Run, event: FinishAccepted) -> None:
 def finish_rejected(run: Run, event: FinishRejected) -> None:
     """The model reads which checks are unmet."""
     repeats.rejected(run, "finish", *event.unmet)
-    run.goal.transcript.append(transcript.finish_rejected_line(event.unmet))
+    run.goal.transcript.append(transcript.finish_rejected_line(event.unmet, config_of(run).wording))
 
 
 def turn_ended(run: Run, event: TurnEnded) -> None:

@@ -55,6 +55,7 @@ SHARED: Reducers = {
 GOAL: Reducers = {
     v.RunReopened: goal.run_reopened,
     v.ConstraintProbed: goal.constraint_probed,
+    v.ProjectListed: goal.project_listed,
     v.ToolStarted: goal.tool_started,
     v.ToolCompleted: goal.tool_ended,
     v.ToolFailed: goal.tool_ended,

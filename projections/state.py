@@ -61,7 +61,7 @@ def _copied(value: Any) -> Any:
             return value
 
 
-SectionInputs = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], int]
+SectionInputs = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], int, tuple[str, ...]]
 """What the framing was made of, see `fold_goal.section_inputs`."""
 
 
@@ -150,7 +150,9 @@ class GoalState(Accumulator):
     `workers` are the calls whose workers have not been collected; `changes` the key and the name of each
     call that may have changed the workspace and was not undone; `turn_step` is where a chat's turn began.
     `idle` are the microseconds in which the run did not work; `limit` the budget that is used up;
-    `form` how the server is told what may be said next. `fault` is the last rejection, and how often it came.
+    `form` how the server is told what may be said next, and `files` those that may be named then, None for
+    any; `was_capped` says that a result was too long to be told whole; `seen` are the files whose content
+    the model knows, kept where it has to. `fault` is the last rejection, and how often it came.
     `told` are the last steps with what came of them, and `again` the tools of those since which each step
     has been like one of them; both are kept only where the offer is made from them.
     """
@@ -194,6 +196,10 @@ class GoalState(Accumulator):
     turn_step: int = 0
     idle: int = 0
     form: str = ""
+    files: tuple[str, ...] | None = None
+    files_at_start: tuple[str, ...] = ()
+    seen: dict[str, None] = field(default_factory=dict)
+    was_capped: bool = False
     fault: tuple[str, int] = ("", 0)
     limit: str = ""
 

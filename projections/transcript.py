@@ -8,13 +8,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stepfold.events.configuration import Manifest
+from stepfold.events.configuration import WORDING_OF_WHAT_IS_THERE, Manifest
 from stepfold.events.vocabulary import CheckReturned, EffectLost, ToolErred, ToolReturned
 
 VERIFY_GUARD = "loop_guard=repeated verify without automatic verifier; stopping for user direction"
 _WAY_ON = (
     "They will not pass until a file is changed. Next: fs.read the file at fault, change it with fs.patch "
     "(path, old: a text that stands there now, new: the text instead), then verify."
+)
+_WAY_ON_WITHOUT_EXAMPLE = (
+    "They will not pass with the files as they are. Next: fs.read the file that is at fault and change it "
+    "with fs.patch, or make the one that is missing with fs.write."
 )
 SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing acceptance checks"
 
@@ -98,7 +102,16 @@ def evidence_lines(check_id: str, landed: CheckReturned | EffectLost | None) -> 
             return f"check {check_id}: was cut off"
 
 
-def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[str]) -> str:
+def way_on(wording: int) -> str:
+    """What to do about unmet checks.
+
+    Up to wording 2 it explained a patch, and models of one or two billion parameters patched with the very
+    words of the explanation.
+    """
+    return _WAY_ON if wording < WORDING_OF_WHAT_IS_THERE else _WAY_ON_WITHOUT_EXAMPLE
+
+
+def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[str], wording: int) -> str:
     """Where the goal stands after a `verify`."""
     lines = []
     if unknown:
@@ -107,15 +120,15 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
     if not checks:
         lines.append("no acceptance check is configured or detected: nothing can be verified automatically")
     elif unmet:
-        lines.append(f"unmet checks: {', '.join(unmet)}. {_WAY_ON}")
+        lines.append(f"unmet checks: {', '.join(unmet)}. {way_on(wording)}")
     else:
         lines.append("all acceptance checks pass: call finish")
     return "\n".join(lines)
 
 
-def finish_rejected_line(unmet: Sequence[str]) -> str:
+def finish_rejected_line(unmet: Sequence[str], wording: int) -> str:
     """That `finish` came without the evidence."""
-    return f"finish rejected; unmet checks: {', '.join(unmet)}. {_WAY_ON}"
+    return f"finish rejected; unmet checks: {', '.join(unmet)}. {way_on(wording)}"
 
 
 def finish_accepted_line(by: str, summary: str) -> str:

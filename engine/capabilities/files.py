@@ -2,6 +2,9 @@
 
 import difflib
 import os
+import posixpath
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from stepfold.engine.capabilities.nearby import hint, same_name
@@ -62,12 +65,46 @@ def write_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
     real = workspace.writable(path)
     if real == workspace.root or path.endswith("/"):
         return refused("IsFolder", f"{path!r} names a folder: name the file in it")
-    existed, in_new_folder = real.exists(), not real.parent.exists()
+    in_new_folder, before = not real.parent.exists(), _before(real, workspace)
     content = arguments["content"].encode("utf-8", "surrogatepass")
     workspace.write_bytes(real, content)
-    made = f"{'replaced' if existed else 'created'} {path} ({len(content)} bytes)"
+    if before is not None:
+        return returned(f"replaced {path} ({_replacement(before, content)})")
+    made = f"created {path} ({len(content)} bytes)"
     other = same_name(path, workspace) if in_new_folder else ""
     return returned(f"{made}, in a new folder. {other} is another file, and unchanged" if other else made)
+
+
+def _before(real: Path, workspace: Workspace) -> bytes | None:
+    """What stands in a file that is about to be replaced; None for a new one."""
+    return workspace.read_bytes(real, FILE_LIMIT) if real.exists() else None
+
+
+def _replacement(before: bytes, content: bytes) -> str:
+    """How much there is and was: a model that means to add a line and writes that line alone can see it."""
+    told = f"{len(content)} bytes; it had {len(before)}"
+    if content and before.endswith(b"\n") and not content.endswith(b"\n"):
+        return f"{told}, and a line break at its end, which it has no more"
+    return told
+
+
+def unread(path: str, seen: Collection[str], workspace: Workspace) -> ToolReturned | None:
+    """A refusal of `fs.write` over a file that was not read before; None where it may write.
+
+    Earned by models that were asked to add a line to a list, and wrote a file of that line. `seen` are
+    the paths, normal ones, of what the model has read or written whole.
+    """
+    try:
+        real = workspace.resolve(path)
+        if posixpath.normpath(path) in seen or not real.is_file() or not real.stat().st_size:
+            return None
+    except (PathOutside, OSError):
+        return None  # The call itself says what is wrong with it.
+    return refused(
+        "Unread",
+        f"{path} is there already, and all of it would be replaced: fs.read it first. To change a part of "
+        "it, use fs.patch",
+    )
 
 
 def patch_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:

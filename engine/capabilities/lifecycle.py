@@ -69,12 +69,14 @@ def admit(
     network: bool,
     tool_policy: Sequence[Rule] = (),
     attended: bool = False,
+    project: str = "",
 ) -> Admitted | Refused:
     """Take one capability call through every hop; the first that objects decides.
 
     `manifests` are all loadable capabilities by name, `loaded` those the run has loaded, `sandbox`
     the backend this process found (empty when there is none), `network` whether the config lets
-    calls reach the network, `attended` whether a person is there to approve.
+    calls reach the network, `attended` whether a person is there to approve, `project` what the project's
+    folder is called.
 
     A name that nobody knows passes by the gate and the schema, and is refused by `dispatch`, which
     lists the names there are: to tell a model to load it would be a lie.
@@ -95,7 +97,7 @@ def admit(
     refusal = (
         _gate(known, loaded)
         or _schema(known, values, manifest)
-        or _paths(known, values)
+        or _paths(known, values, project)
         or _policy(known, by_name, attended)
     )
     if refusal is not None:
@@ -178,11 +180,11 @@ def _schema(name: str, values: dict[str, Any], manifest: Manifest) -> Refused | 
     return Refused(name, "schema", f"{'; '.join(messages)}. {name} takes {_keys(properties)}")
 
 
-def _paths(name: str, values: Mapping[str, Any]) -> Refused | None:
+def _paths(name: str, values: Mapping[str, Any], project: str) -> Refused | None:
     path = values.get("path")
     if name not in CONFINED or not isinstance(path, str):
         return None
-    fault = path_fault(path)
+    fault = path_fault(path, project)
     if fault:
         return Refused(name, "paths", fault)
     guarded = protected_entry(path) if name in WRITING else ""

@@ -28,7 +28,7 @@ ALIKE = 0.6
 
 def hint(path: str, workspace: Workspace) -> str:
     """What to try instead of a path that leads nowhere: like names, else what there is."""
-    files, whole = _files(workspace)
+    files, whole = files_near(workspace)
     like = _like(PurePosixPath(path).name, files)
     if like:
         return f"did you mean {' or '.join(like)}?"
@@ -42,7 +42,7 @@ def same_name(path: str, workspace: Workspace) -> str:
     """The one file elsewhere in the project that is called as the file at `path`; empty for none or many."""
     name = PurePosixPath(path).name
     here = str(PurePosixPath(path))
-    found = [one for one in _files(workspace)[0] if one != here and _name(one) == name]
+    found = [one for one in files_near(workspace)[0] if one != here and _name(one) == name]
     return found[0] if len(found) == 1 else ""
 
 
@@ -55,7 +55,7 @@ def _like(name: str, files: list[str]) -> list[str]:
     return [by_name[one] for one in close]
 
 
-def _files(workspace: Workspace) -> tuple[list[str], bool]:
+def files_near(workspace: Workspace) -> tuple[list[str], bool]:
     """The files of the project by their paths, and whether those are all.
 
     Links and what no search shows are left out, and what can't be looked into is passed over.

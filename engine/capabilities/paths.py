@@ -21,15 +21,15 @@ STORE = ".stepfold"
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
-def path_fault(path: str) -> str:
+def path_fault(path: str, project: str = "") -> str:
     """Why `path` can't name a file of the project, or an empty string.
 
-    The sentence says what would be right: a model reads it.
+    The sentence says what would be right: a model reads it. `project` is what the project's folder is called.
     """
     if "\0" in path:
         return "a path can't hold a NUL character"
     if path.startswith(("/", "~/")) or path == "~":
-        return f"{path!r} is not relative to the project: give the path from there, such as src/main.py"
+        return f"{path!r} is not relative to the project: {_from_the_project(path, project)}"
     if _DRIVE.match(path):
         return f"{path!r} names a drive: give the path from the project's folder, such as src/main.py"
     if "\\" in path:
@@ -37,6 +37,21 @@ def path_fault(path: str) -> str:
     if ".." in path.split("/"):
         return f"{path!r} holds '..': give the path from the project's folder downwards"
     return ""
+
+
+def _from_the_project(path: str, project: str) -> str:
+    """What to write instead of an absolute path, such as a traceback shows.
+
+    An example of another file is no example: models took `src/main.py` for the file, and looked there.
+    """
+    if not project:
+        return "give the path from there, such as src/main.py"
+    below = path.partition(f"/{project}/")[2]
+    return f"from there it is {below!r}" if below else f"give the path from there, such as {_last(path)!r}"
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or "."
 
 
 def protected_entry(path: str) -> str:

@@ -40,6 +40,22 @@ def alternatives(
     return [*(action_shape(name, schema) for name, schema in known.items()), *calls]
 
 
+def narrowed(schema: bytes, name: str, values: Sequence[str]) -> bytes:
+    """The schema of an object whose property of this name, if it has one, is one of these texts."""
+    read = json.loads(schema)
+    if isinstance(read, dict) and name in read.get("properties", {}):
+        read["properties"][name] = one_of(values)
+    return json.dumps(read).encode()
+
+
+def without(schema: bytes, names: Collection[str]) -> bytes:
+    """The schema of an object without these properties, none of which it requires."""
+    read = json.loads(schema)
+    if isinstance(read, dict) and isinstance(read.get("properties"), dict):
+        read["properties"] = {name: shape for name, shape in read["properties"].items() if name not in names}
+    return json.dumps(read).encode()
+
+
 def union(shapes: Sequence[Schema]) -> Schema:
     """Exactly these shapes. With `anyOf` at the top, which several servers refuse, ignore or misread."""
     return {"anyOf": list(shapes)}

@@ -10,13 +10,17 @@ from typing import Any
 
 import msgspec
 
-from stepfold.engine.contract.schemas import TOOLS
+from stepfold.engine.contract.schemas import TOOLS, Tool
+from stepfold.events.configuration import WORDING_OF_WHAT_IS_THERE
 from stepfold.events.vocabulary import Section
 from stepfold.projections.digest import digest_of
 from stepfold.projections.fold_goal import checks_of, config_of, section_inputs
-from stepfold.projections.state import Run
+from stepfold.projections.state import GoalState, Run
 
 CHARACTERS_A_TOKEN = 4
+
+FILES_SHOWN_AT_MOST = 60
+"""Some hundreds of tokens, at every first step."""
 
 _ENVELOPE = """\
 You work towards a goal in a project, one action per reply.
@@ -36,6 +40,13 @@ Files and commands are reached through capabilities, by capability_call. Look fi
 {"name": "capability_call", "arguments": {"capability": "fs.list", "arguments": {}}}
 Then read the files that matter, change what has to change, and verify:
 {"name": "verify", "arguments": {}}
+"""
+_KNOWN_COURSE = """\
+Files and commands are reached through capabilities, by capability_call: \
+read the files that matter, then change or make what the goal asks for.
+"""
+_VERIFIED_COURSE = """\
+The acceptance checks run by themselves after each change of a file, and you read what they say.
 """
 _ENDING = """\
 A failing check does not pass by itself: change a file, then verify again.
@@ -63,13 +74,14 @@ def framing(run: Run) -> tuple[tuple[str, str], ...]:
     goal = run.goal
     sections = (
         ("contract", _contract(run)),
-        ("tools", "Tools:\n" + "\n".join(_tool_line(tool.name, tool) for tool in TOOLS.values())),
+        ("tools", "Tools:\n" + "\n".join(_tool_line(tool.name, tool) for tool in _tools(run))),
         ("chat", _CHAT if config_of(run).chat else ""),
         ("goal", "" if config_of(run).chat else f"Goal: {config_of(run).goal}"),
         ("profile", f"Profile: {_PROFILE_HINTS.get(goal.profile, goal.profile)}"),
         ("checks", _checks(run)),
         ("memory", _listed("From earlier runs of this project:", goal.hits)),
         ("capabilities", _capabilities(run)),
+        ("files", _files(goal)),
         ("observations", _listed("Earlier observations, shortened:", goal.compacted)),
     )
     return tuple((name, text) for name, text in sections if text)
@@ -81,8 +93,37 @@ def _contract(run: Run) -> str:
     An example's file is looked for in the project, and its words are put into other files: where nothing
     has to be loaded first, the example names none.
     """
-    course = _LOADED_COURSE if config_of(run).preload else _LOADING_COURSE
-    return f"{_ENVELOPE}{course}{_ENDING}"
+    return f"{_ENVELOPE}{_course(run)}{_ENDING}"
+
+
+def _course(run: Run) -> str:
+    config = config_of(run)
+    if not config.preload:
+        return _LOADING_COURSE
+    course = _KNOWN_COURSE if _files(run.goal) else _LOADED_COURSE
+    return f"{course}{_VERIFIED_COURSE}" if config.verify_changes else course
+
+
+def _tools(run: Run) -> list[Tool]:
+    """The eight; for a constrained model without those that nothing can come of in this run.
+
+    One that reads of workers and of a memory spends steps on them.
+    """
+    config = config_of(run)
+    if config.wording < WORDING_OF_WHAT_IS_THERE or config.generation.response_format != "actions":
+        return list(TOOLS.values())
+    idle = {
+        "worker_dispatch": not config.worker_slots or config.depth >= config.worker_depth,
+        "memory_write": not config.memory,
+        "ask_user": config.unattended,
+    }
+    return [tool for name, tool in TOOLS.items() if not idle.get(name, False)]
+
+
+def _files(goal: GoalState) -> str:
+    """The files that a constrained model may name, as they were before the first step."""
+    known = goal.files_at_start
+    return f"Files at the start: {', '.join(known)}" if 0 < len(known) <= FILES_SHOWN_AT_MOST else ""
 
 
 def changed_sections(run: Run) -> tuple[Section, ...]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from stepfold.engine.capabilities.lifecycle import Admitted, Refused, admit
 from stepfold.engine.contract.envelope import Action, parse_action
 from stepfold.engine.core.machine import AUTO
+from stepfold.events.configuration import WORDING_OF_WHAT_IS_THERE
 from stepfold.projections.evidence import unmet
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.state import Run
@@ -80,12 +81,15 @@ def _admission(run: Run, name: str, arguments: dict[str, Any]) -> Admitted | Ref
         network=config.network,
         tool_policy=config.tool_policy,
         attended=config.chat,
+        project=config.project if config.wording >= WORDING_OF_WHAT_IS_THERE else "",
     )
 
 
 def _wanted(run: Run) -> Checking:
     there = [check.id for check in checks_of(run)]
-    asked: list[str] = taken_arguments(run).get("checks") or there
+    taken = run.goal.action
+    named = taken_arguments(run).get("checks") if taken is not None and taken.name == "verify" else None
+    asked: list[str] = named or there
     left = tuple(check for check in there if check in asked and check not in run.goal.checked)
     return Checking(run.slots[0].call_id, left, tuple(name for name in asked if name not in there))
 

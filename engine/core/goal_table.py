@@ -95,6 +95,7 @@ ROWS = (
     emits("disapproved", "ApprovalAnswered", "approving", v.ToolRejected, emit.disapproved, to="framing"),
     rests("approving", "auto", "approving"),
     # One tool in flight.
+    emits("called_and_verify", "ToolReturned", "calling", v.ToolCompleted, emit.tool_completed, to="verifying", when=[g.changes_verified]),
     emits("called", "ToolReturned", "calling", v.ToolCompleted, emit.tool_completed, to="framing"),
     emits("call_fails", "ToolErred", "calling", v.ToolFailed, emit.tool_failed, to="framing"),
     emits("call_lost", "EffectLost", "calling", v.ToolFailed, emit.tool_lost, to="framing"),

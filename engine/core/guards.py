@@ -14,7 +14,7 @@ from stepfold.engine.core.own_guards import objection
 from stepfold.engine.core.profile import PROFILES
 from stepfold.events.vocabulary import EffectLost, ModelErred, ToolErred, ToolReturned
 from stepfold.projections.evidence import unmet
-from stepfold.projections.fold_goal import checks_of, config_of, worked
+from stepfold.projections.fold_goal import checks_of, config_of, may_change_files, worked
 from stepfold.projections.fold_repeats import guards_of, rounds_of
 from stepfold.projections.state import Run, decided_config
 
@@ -151,6 +151,20 @@ def evidence_complete(run: Run, given: Any) -> bool:
 def checks_configured(run: Run, given: Any) -> bool:
     """There is something to verify. Without it, a repeated search is no reason to believe the goal met."""
     return bool(checks_of(run))
+
+
+def changes_verified(run: Run, given: ToolReturned) -> bool:
+    """The call has changed files, and the run wants its checks asked after each such call.
+
+    Earned by models of one or two billion parameters that changed a file, changed it again and read it
+    once more until their steps were used up: none of them asked whether it was right.
+    """
+    return (
+        config_of(run).verify_changes
+        and not given.error
+        and may_change_files(run, run.slots[0].name)
+        and bool(checks_of(run))
+    )
 
 
 def check_left(run: Run, given: Any) -> bool:

@@ -4,20 +4,30 @@ The contract and the table judge every reply all the same. What stays out here i
 whatever its arguments, and what could only tell again what was told: a model of one or two billion
 parameters that is refused repeats itself word for word, and has then spent a step on each. So, too, a tool
 is left out while the steps go round: each like an earlier one, in what was said and in what came of it.
+Where the files of the project are known, a path of what is read or patched is one of them.
 """
 
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterator, Mapping
 
 from stepfold.engine.capabilities.lifecycle import network_refusal
-from stepfold.engine.contract.choices import Schema, alternatives
+from stepfold.engine.capabilities.paths import protected_entry
+from stepfold.engine.contract.choices import Schema, alternatives, narrowed, without
 from stepfold.engine.core import guards
 from stepfold.engine.core.arguments import visible_schema
 from stepfold.engine.core.goal_sees import Acting
+from stepfold.events.configuration import Manifest
 from stepfold.projections.fold_goal import checks_of, config_of
 from stepfold.projections.state import Run
 
 WAYS_OUT = frozenset({"finish", "ask_user"})
 """A model may say the same twice to a person who said the same twice."""
+
+LINES = ("start_line", "end_line")
+"""Offered when something was too long to be told whole. Offered before, models read two lines of four."""
+
+LAST_RESORT = ("ask_user",)
+"""Where nothing else is left to say."""
 
 
 def offered(run: Run) -> list[Schema]:
@@ -29,22 +39,61 @@ def offered(run: Run) -> list[Schema]:
     loadable = tuple(name for name in usable if name not in run.goal.loaded)
     checks = _untold_checks(run)
     again = frozenset(run.goal.again) - WAYS_OUT
-    return alternatives(
-        [tool for tool in _tools(run, loadable, checks) if tool not in again],
-        {
-            name: visible_schema(usable[name])
-            for name in run.goal.loaded
-            if name in usable and name not in again
-        },
-        loadable=loadable,
-        checks=checks,
-    )
+    callable_now = {name: usable[name] for name in run.goal.loaded if name in usable and name not in again}
+    tools = [tool for tool in _tools(run, loadable, checks) if tool not in again]
+    calls = dict(_calls(callable_now, run))
+    return alternatives(tools if tools or calls else [*LAST_RESORT], calls, loadable=loadable, checks=checks)
+
+
+def _calls(loaded: Mapping[str, Manifest], run: Run) -> Iterator[tuple[str, bytes]]:
+    """The argument schemas of what may be called, each path one that leads somewhere."""
+    files = run.goal.files
+    for name, manifest in loaded.items():
+        schema = visible_schema(manifest)
+        if name == "fs.read" and not run.goal.was_capped:
+            schema = without(schema, LINES)
+        paths = None if files is None else _paths(name, files)
+        if paths is None:
+            yield name, schema
+        elif paths:
+            yield name, narrowed(schema, "path", paths)
+
+
+def _paths(name: str, files: tuple[str, ...]) -> list[str] | None:
+    """What a capability may be given as its path; None for any text."""
+    match name:
+        case "fs.read":
+            return list(files)
+        case "fs.patch":
+            return [file for file in files if not protected_entry(file)]
+        case "fs.list":
+            return _folders(files)
+        case "fs.search" | "git.diff":
+            return [*_folders(files), *files]
+        case _:
+            return None
+
+
+def _folders(files: tuple[str, ...]) -> list[str]:
+    """The folders that hold the files, the project's own first."""
+    folders = {"."}
+    for file in files:
+        while file := posixpath.dirname(file):
+            folders.add(file)
+    return sorted(folders)
 
 
 def _tools(run: Run, loadable: tuple[str, ...], checks: tuple[str, ...]) -> Iterator[str]:
-    yield from ("memory_write", "ask_user")
+    config = config_of(run)
+    if config.memory:
+        yield "memory_write"
+    if not config.unattended:
+        yield "ask_user"
     if loadable:
-        yield from ("capability_search", "capability_load")
+        yield "capability_load"
+    if loadable and not config.preload:
+        # The framing names what else there is to a model that has had its capabilities from the start.
+        yield "capability_search"
     if checks:
         yield "verify"
     if not guards.no_worker_free(run, Acting("", {})):

@@ -13,6 +13,7 @@ from stepfold.engine.capabilities.checks import detect
 from stepfold.engine.capabilities.context import NO_NETWORK, Network
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.capabilities.memory import Memory
+from stepfold.engine.capabilities.project_files import news_of
 from stepfold.engine.capabilities.sandbox import probe
 from stepfold.engine.capabilities.servers import Servers, ServerSpec
 from stepfold.engine.capabilities.workspace import Workspace
@@ -55,6 +56,7 @@ from stepfold.events.vocabulary import (
     CancelRequested,
     ConstraintProbed,
     Message,
+    ProjectListed,
     RunReopened,
     RunStarted,
     SandboxProbed,
@@ -95,6 +97,9 @@ class AgentLoop:
         checks: Sequence[CheckSpec] | None = None,
         profile: str = "",
         preload: Sequence[str] = (),
+        unattended: bool = False,
+        read_first: bool = False,
+        verify_changes: bool = False,
         store: RunStore | str | Path | None = None,
         generation: Generation | None = None,
         policy: Sequence[Rule] = (),
@@ -133,6 +138,9 @@ class AgentLoop:
             checks=_without_nul(_checks_of(self.project) if checks is None else tuple(checks)),
             manifests=NATIVE,
             preload=tuple(preload),
+            unattended=unattended,
+            read_first=read_first,
+            verify_changes=verify_changes,
             policy=tuple(policy),
             tool_policy=tuple(tool_policy),
             budget=budget,
@@ -251,6 +259,7 @@ class AgentLoop:
                         *([RunReopened(*BLANK)] if timed else []),
                         *([sandbox] if found.backend != run.backend else []),
                         *listed,
+                        *self._files(run),
                     ]
 
                 branch = Branch(shared, live=effects, log=log, news=news)
@@ -372,18 +381,19 @@ class AgentLoop:
             effects.push(CancelRequested(*BLANK, reason=reason))
 
         try:
-            await self._look_around(effects)
+            await self._look_around(effects, run)
             await drive_to_the_end(run, effects, log, cancel, given_up)
         finally:
             await effects.close()
         return outcome(run)
 
-    async def _look_around(self, effects: LiveEffects) -> None:
+    async def _look_around(self, effects: LiveEffects, run: Run) -> None:
         """What this life of the run finds: a sandbox, and the tools of the servers."""
         found = self.probed()
         effects.push(found)
         await self.open_servers(effects, found.backend)
         await self.probe_constraint(effects)
+        self.list_files(effects, run)
 
     async def open_servers(self, effects: LiveEffects, backend: str) -> None:
         """See `chat.Host`."""
@@ -394,6 +404,18 @@ class AgentLoop:
         """See `chat.Host`."""
         for found in await self._constraint(self._config.generation):
             effects.push(found)
+
+    def list_files(self, effects: LiveEffects, run: Run) -> None:
+        """See `chat.Host`."""
+        for news in self._files(run):
+            effects.push(news)
+
+    def _files(self, run: Run) -> tuple[ProjectListed, ...]:
+        """What a constrained model has still to be told of the project's files."""
+        if self._constrained is None or self._constrained.form == "none":
+            return ()
+        news = news_of(Workspace(self.project), run.goal.files)
+        return () if news is None else (news,)
 
     async def _constraint(self, generation: Generation) -> tuple[ConstraintProbed, ...]:
         """How the server is constrained, if it is to be. Workers and later runs ask the same server."""

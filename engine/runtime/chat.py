@@ -47,6 +47,10 @@ class Host(Protocol):
         """See how the model's server is constrained, if it is to be, and tell of it."""
         ...
 
+    def list_files(self, effects: LiveEffects, run: Run) -> None:
+        """Tell of the project's files, if the model is to name no others."""
+        ...
+
     async def close_model(self) -> None:
         """Connections belong to the event loop of one turn."""
         ...
@@ -185,6 +189,7 @@ class Chat:
                     if not self._constrained:
                         self._constrained = True
                         await self._host.probe_constraint(self._effects)
+                    self._host.list_files(self._effects, self.run)
                     # Only now is there all that may have been loaded beforehand.
                     while self._opening:
                         self._effects.push(self._opening.pop(0))

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from stepfold.engine.capabilities.boxes import Limits
 from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.context import NO_NETWORK, CallContext, Network
+from stepfold.engine.capabilities.files import unread
 from stepfold.engine.capabilities.fingerprint import fingerprint
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
+from stepfold.engine.capabilities.project_files import news_of
 from stepfold.engine.capabilities.servers import Servers
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.engine.contract.schemas import envelope_schema
@@ -41,7 +43,7 @@ from stepfold.events.vocabulary import (
 )
 from stepfold.projections.effects import AskApproval, AskModel, CallTool, RecallMemory, RunCheck
 from stepfold.projections.evidence import workspace_of
-from stepfold.projections.fold_goal import WORKER, checks_of, config_of
+from stepfold.projections.fold_goal import WORKER, checks_of, config_of, may_change_files
 from stepfold.projections.fold_shared import SERVER_PREFIX
 from stepfold.projections.prompt import GoalPrompt
 from stepfold.projections.state import Run
@@ -103,16 +105,29 @@ class GoalEffects:
         match effect:
             case AskModel():
                 return self._ask(effect, run)
+            case CallTool() if may_change_files(run, effect.name):
+                return self._then_list(self._tool(effect, run), run)
             case CallTool():
                 return self._tool(effect, run)
             case AskApproval():
                 return self._approve(effect)
             case RunCheck():
-                return self._check(effect, run)
+                return self._then_list(self._check(effect, run), run)
             case RecallMemory():
                 return self._recall(effect)
             case _:
                 raise TypeError(f"a goal run has no effect {type(effect).__name__}")
+
+    def _then_list(self, landing: Landing | Awaitable[Landing], run: Run) -> Landing | Awaitable[Landing]:
+        """Before the landing of what may have made files, tell of them, if the model is to name no others."""
+        return landing if run.goal.files is None else self._listed(landing, run)
+
+    async def _listed(self, landing: Landing | Awaitable[Landing], run: Run) -> Landing:
+        landed = await landing if isawaitable(landing) else landing
+        news = await asyncio.to_thread(news_of, self._workspace, run.goal.files)
+        if news is not None:
+            self._tell(news)
+        return landed
 
     def _tool(self, effect: CallTool, run: Run) -> Landing | Awaitable[Landing]:
         if effect.name == "memory_write":
@@ -150,6 +165,10 @@ class GoalEffects:
         arguments = msgspec.json.decode(effect.arguments)
         if effect.name.startswith(SERVER_PREFIX):
             return self._servers.call(effect.name, arguments)
+        if effect.name == "fs.write" and config_of(run).read_first:
+            refusal = unread(arguments["path"], run.goal.seen, self._workspace)
+            if refusal is not None:
+                return refusal
         return call(effect.name, arguments, self._context(run))
 
     def _context(self, run: Run) -> CallContext:

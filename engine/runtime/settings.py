@@ -34,6 +34,9 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     model_request_timeout: float = 120.0
     profile: str = ""
     preload: list[str] = field(default_factory=list)
+    unattended: bool = False
+    read_first: bool = False
+    verify_changes: bool = False
     durability: Literal["normal", "step", "full"] = "normal"
 
 

@@ -54,7 +54,7 @@ def test_a_long_file_keeps_both_ends_and_names_the_whole(hands: Any, project: Pa
 
 def test_write_makes_folders_and_replaces(hands: Any, project: Path) -> None:
     assert hands("fs.write", path="a/b/c.txt", content="x\n").content == "created a/b/c.txt (2 bytes)"
-    assert hands("fs.write", path="a/b/c.txt", content="").content == "replaced a/b/c.txt (0 bytes)"
+    assert hands("fs.write", path="a/b/c.txt", content="").content == "replaced a/b/c.txt (0 bytes; it had 2)"
     assert (project / "a/b/c.txt").read_bytes() == b""
 
 
