@@ -47,6 +47,10 @@ PRELOAD = ["fs.list", "fs.read", "fs.write", "fs.patch", "shell.run"]
 """What the tasks need. The bare loop has it from the start as well."""
 
 
+FOR_SMALL_MODELS = {"unattended": True, "read_first": True, "verify_changes": True}
+"""What docs/running.md recommends beside the constraint."""
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """A run of either loop, as it is counted. `right`: every hidden check passes, whatever the run says."""
 
@@ -127,6 +131,8 @@ def suite_for(loop: str) -> Suite:
     suite = read_suite(SUITE)
     model = MODEL | ({"response_format": "actions"} if loop == CONSTRAINED else {})
     patient = {**suite.settings["loop"], "model_request_timeout": 600.0, "preload": PRELOAD}
+    if loop == CONSTRAINED:
+        patient |= FOR_SMALL_MODELS
     return replace(suite, settings={**suite.settings, "loop": patient, "model": model}, seeds=(1,))
 
 
