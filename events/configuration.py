@@ -168,6 +168,7 @@ class GoalConfig(
     renders them by the version a run was made with, so that new wording never rewrites an old run.
     `preload` names capabilities that are loaded from the start, so that no step is spent on it.
     `unattended`: nobody will answer, so a constrained model is not offered `ask_user`.
+    `keep` are patterns of files that `fs.write` and `fs.patch` leave as they are.
     `read_first`: a file that is there has to be read before `fs.write` may replace it. `verify_changes`: the
     checks run after each call that changes files, and what they say stands below its result.
     `chat`: a person is there, who approves and speaks; `max_steps` are those of one turn.
@@ -190,6 +191,7 @@ class GoalConfig(
     manifests: tuple[Manifest, ...] = ()
     preload: tuple[str, ...] = ()
     unattended: bool = False
+    keep: tuple[str, ...] = ()
     read_first: bool = False
     verify_changes: bool = False
     policy: tuple[Rule, ...] = ()

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from stepfold.engine.capabilities.paths import path_fault, protected_entry
+from stepfold.engine.capabilities.paths import kept_by, path_fault, protected_entry
 from stepfold.engine.capabilities.policy import ALLOWED, Verdict, judge, judge_name
 from stepfold.engine.contract.schemas import compile_schema
 from stepfold.events.configuration import Manifest, Rule
@@ -70,13 +70,14 @@ def admit(
     tool_policy: Sequence[Rule] = (),
     attended: bool = False,
     project: str = "",
+    keep: Sequence[str] = (),
 ) -> Admitted | Refused:
     """Take one capability call through every hop; the first that objects decides.
 
     `manifests` are all loadable capabilities by name, `loaded` those the run has loaded, `sandbox`
     the backend this process found (empty when there is none), `network` whether the config lets
     calls reach the network, `attended` whether a person is there to approve, `project` what the project's
-    folder is called.
+    folder is called, `keep` the patterns of files that no call may write.
 
     A name that nobody knows passes by the gate and the schema, and is refused by `dispatch`, which
     lists the names there are: to tell a model to load it would be a lie.
@@ -97,7 +98,7 @@ def admit(
     refusal = (
         _gate(known, loaded)
         or _schema(known, values, manifest)
-        or _paths(known, values, project)
+        or _paths(known, values, project, keep)
         or _policy(known, by_name, attended)
     )
     if refusal is not None:
@@ -180,16 +181,23 @@ def _schema(name: str, values: dict[str, Any], manifest: Manifest) -> Refused | 
     return Refused(name, "schema", f"{'; '.join(messages)}. {name} takes {_keys(properties)}")
 
 
-def _paths(name: str, values: Mapping[str, Any], project: str) -> Refused | None:
+def _paths(name: str, values: Mapping[str, Any], project: str, keep: Sequence[str]) -> Refused | None:
     path = values.get("path")
     if name not in CONFINED or not isinstance(path, str):
         return None
     fault = path_fault(path, project)
     if fault:
         return Refused(name, "paths", fault)
-    guarded = protected_entry(path) if name in WRITING else ""
+    if name not in WRITING:
+        return None
+    guarded = protected_entry(path)
     if guarded:
         return Refused(name, "paths", f"{guarded} can be read and not written: put the file elsewhere")
+    pattern = kept_by(path, keep)
+    if pattern:
+        return Refused(
+            name, "paths", f"{path} is to stay as it is (loop.keep has {pattern!r}): change another file"
+        )
     return None
 
 

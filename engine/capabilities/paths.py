@@ -3,7 +3,10 @@
 Pure. `stepfold.engine.capabilities.workspace` is the other half: it asks the file system.
 """
 
+import posixpath
 import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 REPOSITORY = ".git"
 """What git looks for in a folder and in each above it. `repositories.py` knows what else it takes for one."""
@@ -52,6 +55,19 @@ def _from_the_project(path: str, project: str) -> str:
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or "."
+
+
+def kept_by(path: str, patterns: Sequence[str]) -> str:
+    """The first pattern by which a relative path is to stay as it is, or an empty string.
+
+    As in a `.gitignore`, a pattern without a slash is one of names at any depth. Earned by models that
+    were to mend a function and changed its test.
+    """
+    whole = posixpath.normpath(path)
+    for pattern in patterns:
+        if fnmatchcase(whole if "/" in pattern else posixpath.basename(whole), pattern):
+            return pattern
+    return ""
 
 
 def protected_entry(path: str) -> str:

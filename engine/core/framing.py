@@ -101,6 +101,8 @@ def _course(run: Run) -> str:
     if not config.preload:
         return _LOADING_COURSE
     course = _KNOWN_COURSE if _files(run.goal) else _LOADED_COURSE
+    if config.keep:
+        course += f"What fits {', '.join(config.keep)} is right as it is, and can't be changed.\n"
     return f"{course}{_VERIFIED_COURSE}" if config.verify_changes else course
 
 
@@ -110,14 +112,21 @@ def _tools(run: Run) -> list[Tool]:
     One that reads of workers and of a memory spends steps on them.
     """
     config = config_of(run)
-    if config.wording < WORDING_OF_WHAT_IS_THERE or config.generation.response_format != "actions":
+    if not _speaks_of_what_is_there(run):
         return list(TOOLS.values())
     idle = {
         "worker_dispatch": not config.worker_slots or config.depth >= config.worker_depth,
         "memory_write": not config.memory,
         "ask_user": config.unattended,
+        "capability_search": bool(config.preload),
+        "capability_load": bool(config.preload),
     }
     return [tool for name, tool in TOOLS.items() if not idle.get(name, False)]
+
+
+def _speaks_of_what_is_there(run: Run) -> bool:
+    config = config_of(run)
+    return config.wording >= WORDING_OF_WHAT_IS_THERE and config.generation.response_format == "actions"
 
 
 def _files(goal: GoalState) -> str:
@@ -164,7 +173,7 @@ def _capabilities(run: Run) -> str:
         return f"Loaded capabilities: none yet. You may load: {', '.join(manifests)}"
     lines = [_tool_line(name, manifests[name]) for name in loaded if name in manifests]
     others = [name for name in manifests if name not in loaded]
-    if config_of(run).preload and others:
+    if config_of(run).preload and others and not _speaks_of_what_is_there(run):
         # Nobody had to load anything, so nothing else has told what else there is.
         lines.append(f"You may load more: {', '.join(others)}")
     return "\n".join(["Loaded capabilities, for capability_call:", *lines])

@@ -81,6 +81,7 @@ def _admission(run: Run, name: str, arguments: dict[str, Any]) -> Admitted | Ref
         network=config.network,
         tool_policy=config.tool_policy,
         attended=config.chat,
+        keep=config.keep,
         project=config.project if config.wording >= WORDING_OF_WHAT_IS_THERE else "",
     )
 

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 
 from stepfold.engine.capabilities.lifecycle import network_refusal
-from stepfold.engine.capabilities.paths import protected_entry
+from stepfold.engine.capabilities.paths import kept_by, protected_entry
 from stepfold.engine.contract.choices import Schema, alternatives, narrowed, without
 from stepfold.engine.core import guards
 from stepfold.engine.core.arguments import visible_schema
@@ -52,20 +52,20 @@ def _calls(loaded: Mapping[str, Manifest], run: Run) -> Iterator[tuple[str, byte
         schema = visible_schema(manifest)
         if name == "fs.read" and not run.goal.was_capped:
             schema = without(schema, LINES)
-        paths = None if files is None else _paths(name, files)
+        paths = None if files is None else _paths(name, files, config_of(run).keep)
         if paths is None:
             yield name, schema
         elif paths:
             yield name, narrowed(schema, "path", paths)
 
 
-def _paths(name: str, files: tuple[str, ...]) -> list[str] | None:
+def _paths(name: str, files: tuple[str, ...], keep: tuple[str, ...]) -> list[str] | None:
     """What a capability may be given as its path; None for any text."""
     match name:
         case "fs.read":
             return list(files)
         case "fs.patch":
-            return [file for file in files if not protected_entry(file)]
+            return [file for file in files if not (protected_entry(file) or kept_by(file, keep))]
         case "fs.list":
             return _folders(files)
         case "fs.search" | "git.diff":
@@ -89,11 +89,9 @@ def _tools(run: Run, loadable: tuple[str, ...], checks: tuple[str, ...]) -> Iter
         yield "memory_write"
     if not config.unattended:
         yield "ask_user"
-    if loadable:
-        yield "capability_load"
     if loadable and not config.preload:
-        # The framing names what else there is to a model that has had its capabilities from the start.
-        yield "capability_search"
+        # What was chosen beforehand is enough: models that had it spent steps on loading the rest.
+        yield from ("capability_search", "capability_load")
     if checks:
         yield "verify"
     if not guards.no_worker_free(run, Acting("", {})):

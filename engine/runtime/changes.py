@@ -62,8 +62,11 @@ def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     return change
 
 
-def _preload(config: Any, value: Any) -> Any:
-    return replace(config, preload=tuple(_several(value)))
+def _list(name: str) -> Callable[[Any, Any], Any]:
+    def change(config: Any, value: Any) -> Any:
+        return replace(config, **{name: tuple(_several(value))})
+
+    return change
 
 
 def _several(value: Any) -> list[Any]:
@@ -78,7 +81,8 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.worker_slots": _field("worker_slots"),
     "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
-    "loop.preload": _preload,
+    "loop.preload": _list("preload"),
+    "loop.keep": _list("keep"),
     "loop.unattended": _field("unattended"),
     "loop.read_first": _field("read_first"),
     "loop.verify_changes": _field("verify_changes"),

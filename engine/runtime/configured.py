@@ -69,6 +69,7 @@ def loop_of(
         profile=profile or settings.loop.profile,
         preload=settings.loop.preload,
         unattended=settings.loop.unattended,
+        keep=settings.loop.keep,
         read_first=settings.loop.read_first,
         verify_changes=settings.loop.verify_changes,
         store=store,

@@ -35,6 +35,7 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     profile: str = ""
     preload: list[str] = field(default_factory=list)
     unattended: bool = False
+    keep: list[str] = field(default_factory=list)
     read_first: bool = False
     verify_changes: bool = False
     durability: Literal["normal", "step", "full"] = "normal"
