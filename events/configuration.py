@@ -169,8 +169,9 @@ class GoalConfig(
     `preload` names capabilities that are loaded from the start, so that no step is spent on it.
     `unattended`: nobody will answer, so a constrained model is not offered `ask_user`.
     `keep` are patterns of files that `fs.write` and `fs.patch` leave as they are.
-    `read_first`: a file that is there has to be read before `fs.write` may replace it. `verify_changes`: the
-    checks run after each call that changes files, and what they say stands below its result.
+    `final_newline`: what `fs.write` writes ends in a line break. `read_first`: a file that is there has to be
+    read before `fs.write` may replace it. `verify_changes`: the checks run after each call that changes
+    files, and what they say stands below its result.
     `chat`: a person is there, who approves and speaks; `max_steps` are those of one turn.
     `depth` counts the runs above a worker's, and at `worker_depth` a run may dispatch none itself.
     """
@@ -192,6 +193,7 @@ class GoalConfig(
     preload: tuple[str, ...] = ()
     unattended: bool = False
     keep: tuple[str, ...] = ()
+    final_newline: bool = False
     read_first: bool = False
     verify_changes: bool = False
     policy: tuple[Rule, ...] = ()

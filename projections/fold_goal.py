@@ -1,8 +1,5 @@
 """How the events of the strict goal loop change the run."""
 
-import posixpath
-from contextlib import suppress
-
 import msgspec
 from msgspec import Raw, Struct
 
@@ -32,7 +29,6 @@ from stepfold.events.vocabulary import (
     ObservationRecorded,
     Observed,
     ProfileInferred,
-    ProjectListed,
     RunFinished,
     RunReopened,
     RunResumed,
@@ -50,8 +46,8 @@ from stepfold.events.vocabulary import (
     WorkerSpent,
     WorkspaceChanged,
 )
+from stepfold.projections import fold_files, fold_shared, transcript
 from stepfold.projections import fold_repeats as repeats
-from stepfold.projections import fold_shared, transcript
 from stepfold.projections.digest import digest_of
 from stepfold.projections.effects import AskApproval, Listen, RecallMemory, RunCheck
 from stepfold.projections.evidence import Evidence
@@ -63,9 +59,6 @@ LISTEN = "user"
 
 WORKER = "worker_dispatch"
 """The name of the calls that a worker answers: a run of its own."""
-
-SHOWS_A_FILE = frozenset({"fs.read", "fs.write"})
-"""After these a model knows what stands in the file."""
 
 COMPACTED_LINE_CHARACTERS = 200
 
@@ -80,11 +73,6 @@ class _Said(Struct):
     question: str = ""
 
 
-class _Path(Struct):
-    path: str
-
-
-_decode_path = msgspec.json.Decoder(_Path).decode
 _decode_call = msgspec.json.Decoder(_CapabilityCall).decode
 _decode_said = msgspec.json.Decoder(_Said).decode
 
@@ -118,18 +106,6 @@ def run_reopened(run: Run, event: RunReopened) -> None:
 def constraint_probed(run: Run, event: ConstraintProbed) -> None:
     """The requests from here on carry the constraint in this form."""
     run.goal.form = event.form
-
-
-def project_listed(run: Run, event: ProjectListed) -> None:
-    """What the model may name as a file from here on; the framing shows the first listing only.
-
-    A listing that changed would change what stands before every turn, and no server's cache would hold.
-    """
-    goal = run.goal
-    known = set(goal.files or ()).difference(event.gone)
-    goal.files = tuple(sorted(known.union(event.files))) if event.whole else None
-    if goal.context_step == 0:
-        goal.files_at_start = goal.files or ()
 
 
 def profile_inferred(run: Run, event: ProfileInferred) -> None:
@@ -182,6 +158,7 @@ def context_compacted(run: Run, event: ContextCompacted) -> None:
     dropped = run.history.drop(event.dropped)
     lines = tuple(_first_line(turn) for turn in dropped if turn.role == "tool")
     run.goal.compacted = (*run.goal.compacted, *lines)[-20:]
+    fold_files.forget(run.goal)
 
 
 def _first_line(turn: Message) -> str:
@@ -311,10 +288,8 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
     if may_change_files(run, slot.name):
         goal.mutations += 1
         goal.changes.append((slot.key, slot.name))
-    if isinstance(slot.landed, ToolReturned) and slot.landed.size:
-        goal.was_capped = True
-    if config_of(run).read_first and not event.error:
-        _see(goal, slot)
+        fold_files.forget(goal)
+    fold_files.call_ended(run, slot, event)
     repeats.call_ended(run, slot, event)
     lines = transcript.result_lines(slot.name, slot.landed, event.error)
     goal.transcript.append(lines)
@@ -326,14 +301,6 @@ def tool_ended(run: Run, event: ToolCompleted | ToolFailed) -> None:
     if goal.pending is None:
         # No call of this step will carry it to the model: it landed while the run waited for a person.
         run.history.append(Message("user", lines))
-
-
-def _see(goal: GoalState, slot: Slot) -> None:
-    """The model has read the file, or written all of it, so it knows what it replaces."""
-    if slot.name not in SHOWS_A_FILE:
-        return
-    with suppress(msgspec.DecodeError):
-        goal.seen[posixpath.normpath(_decode_path(slot.arguments).path)] = None
 
 
 def worker_spent(run: Run, event: WorkerSpent) -> None:
@@ -359,6 +326,7 @@ def check_returned(run: Run, event: CheckReturned) -> None:
 def workspace_changed(run: Run, event: WorkspaceChanged) -> None:
     """Somebody else changed the files: what the checks showed before is about other ones."""
     run.goal.mutations += 1
+    fold_files.forget(run.goal)
     run.goal.transcript.append(transcript.WORKSPACE_CHANGED)
 
 

@@ -80,17 +80,17 @@ def step_ended(run: Run, observation: str) -> None:
         same = goal.rejection and goal.rejection == goal.last_rejection
         goal.rejections = goal.rejections + 1 if same else int(bool(goal.rejection))
         goal.last_rejection, goal.rejection = goal.rejection, ""
-    is_offered = _is_offered(run)
-    if not (guards.cycle or is_offered):
+    if not (guards.cycle or is_offered(run)):
         return
     step = _step_digest(goal.action, observation)
     if guards.cycle:
         _compare(goal, step)
-    if is_offered:
+    if is_offered(run):
         _tell(run, step)
 
 
-def _is_offered(run: Run) -> bool:
+def is_offered(run: Run) -> bool:
+    """Whether the model is offered what to say: then it is not to be told the same twice."""
     config = run.config
     return isinstance(config, GoalConfig) and config.generation.response_format == "actions"
 

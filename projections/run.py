@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from stepfold.events import vocabulary as v
 from stepfold.projections import fold_calls as calls
+from stepfold.projections import fold_files as files
 from stepfold.projections import fold_goal as goal
 from stepfold.projections import fold_hooks as hooks
 from stepfold.projections import fold_imported as imported
@@ -55,7 +56,7 @@ SHARED: Reducers = {
 GOAL: Reducers = {
     v.RunReopened: goal.run_reopened,
     v.ConstraintProbed: goal.constraint_probed,
-    v.ProjectListed: goal.project_listed,
+    v.ProjectListed: files.project_listed,
     v.ToolStarted: goal.tool_started,
     v.ToolCompleted: goal.tool_ended,
     v.ToolFailed: goal.tool_ended,

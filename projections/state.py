@@ -152,7 +152,8 @@ class GoalState(Accumulator):
     `idle` are the microseconds in which the run did not work; `limit` the budget that is used up;
     `form` how the server is told what may be said next, and `files` those that may be named then, None for
     any; `was_capped` says that a result was too long to be told whole; `seen` are the files whose content
-    the model knows, kept where it has to. `fault` is the last rejection, and how often it came.
+    the model knows, and `told_files` those that it has read since the last change. `fault` is the last
+    rejection, and how often it came.
     `told` are the last steps with what came of them, and `again` the tools of those since which each step
     has been like one of them; both are kept only where the offer is made from them.
     """
@@ -199,6 +200,7 @@ class GoalState(Accumulator):
     files: tuple[str, ...] | None = None
     files_at_start: tuple[str, ...] = ()
     seen: dict[str, None] = field(default_factory=dict)
+    told_files: dict[str, None] = field(default_factory=dict)
     was_capped: bool = False
     fault: tuple[str, int] = ("", 0)
     limit: str = ""

@@ -71,13 +71,15 @@ def admit(
     attended: bool = False,
     project: str = "",
     keep: Sequence[str] = (),
+    final_newline: bool = False,
 ) -> Admitted | Refused:
     """Take one capability call through every hop; the first that objects decides.
 
     `manifests` are all loadable capabilities by name, `loaded` those the run has loaded, `sandbox`
     the backend this process found (empty when there is none), `network` whether the config lets
     calls reach the network, `attended` whether a person is there to approve, `project` what the project's
-    folder is called, `keep` the patterns of files that no call may write.
+    folder is called, `keep` the patterns of files that no call may write, `final_newline` whether
+    what `fs.write` writes ends in a line break.
 
     A name that nobody knows passes by the gate and the schema, and is refused by `dispatch`, which
     lists the names there are: to tell a model to load it would be a lie.
@@ -94,6 +96,8 @@ def admit(
     if isinstance(taken, Refused):
         return taken
     values, notes = taken
+    if final_newline and known == "fs.write":
+        values, notes = _ended(values, notes)
     by_name = judge_name(known, tool_policy)
     refusal = (
         _gate(known, loaded)
@@ -163,6 +167,14 @@ def normal_arguments(
         values[key] = values.pop(alias)
         notes.append(f"{alias!r} read as {key!r}")
     return values, tuple(notes)
+
+
+def _ended(values: dict[str, Any], notes: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The content with the line break at its end that the project wants of its files."""
+    content = values.get("content")
+    if not isinstance(content, str) or not content or content.endswith("\n"):
+        return values, notes
+    return {**values, "content": f"{content}\n"}, (*notes, "a line break put at the end of 'content'")
 
 
 def _gate(name: str, loaded: Collection[str]) -> Refused | None:

@@ -129,10 +129,14 @@ def _speaks_of_what_is_there(run: Run) -> bool:
     return config.wording >= WORDING_OF_WHAT_IS_THERE and config.generation.response_format == "actions"
 
 
+def shown_files(goal: GoalState) -> tuple[str, ...]:
+    """The files that a constrained model may name, as they were before the first step; none of very many."""
+    return goal.files_at_start if len(goal.files_at_start) <= FILES_SHOWN_AT_MOST else ()
+
+
 def _files(goal: GoalState) -> str:
-    """The files that a constrained model may name, as they were before the first step."""
-    known = goal.files_at_start
-    return f"Files at the start: {', '.join(known)}" if 0 < len(known) <= FILES_SHOWN_AT_MOST else ""
+    shown = shown_files(goal)
+    return f"Files at the start: {', '.join(shown)}" if shown else ""
 
 
 def changed_sections(run: Run) -> tuple[Section, ...]:

@@ -82,6 +82,7 @@ def _admission(run: Run, name: str, arguments: dict[str, Any]) -> Admitted | Ref
         tool_policy=config.tool_policy,
         attended=config.chat,
         keep=config.keep,
+        final_newline=config.final_newline,
         project=config.project if config.wording >= WORDING_OF_WHAT_IS_THERE else "",
     )
 

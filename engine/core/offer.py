@@ -15,6 +15,7 @@ from stepfold.engine.capabilities.paths import kept_by, protected_entry
 from stepfold.engine.contract.choices import Schema, alternatives, narrowed, without
 from stepfold.engine.core import guards
 from stepfold.engine.core.arguments import visible_schema
+from stepfold.engine.core.framing import shown_files
 from stepfold.engine.core.goal_sees import Acting
 from stepfold.events.configuration import Manifest
 from stepfold.projections.fold_goal import checks_of, config_of
@@ -52,20 +53,24 @@ def _calls(loaded: Mapping[str, Manifest], run: Run) -> Iterator[tuple[str, byte
         schema = visible_schema(manifest)
         if name == "fs.read" and not run.goal.was_capped:
             schema = without(schema, LINES)
-        paths = None if files is None else _paths(name, files, config_of(run).keep)
+        if name == "fs.list" and files and files == shown_files(run.goal):
+            continue
+        paths = None if files is None else _paths(name, files, run)
         if paths is None:
             yield name, schema
         elif paths:
             yield name, narrowed(schema, "path", paths)
 
 
-def _paths(name: str, files: tuple[str, ...], keep: tuple[str, ...]) -> list[str] | None:
+def _paths(name: str, files: tuple[str, ...], run: Run) -> list[str] | None:
     """What a capability may be given as its path; None for any text."""
     match name:
         case "fs.read":
-            return list(files)
+            return [file for file in files if file not in run.goal.told_files]
         case "fs.patch":
-            return [file for file in files if not (protected_entry(file) or kept_by(file, keep))]
+            return [
+                file for file in files if not (protected_entry(file) or kept_by(file, config_of(run).keep))
+            ]
         case "fs.list":
             return _folders(files)
         case "fs.search" | "git.diff":

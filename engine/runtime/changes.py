@@ -84,6 +84,7 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.preload": _list("preload"),
     "loop.keep": _list("keep"),
     "loop.unattended": _field("unattended"),
+    "loop.final_newline": _field("final_newline"),
     "loop.read_first": _field("read_first"),
     "loop.verify_changes": _field("verify_changes"),
     "model.mode": _of("generation", "mode"),

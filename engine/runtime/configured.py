@@ -70,6 +70,7 @@ def loop_of(
         preload=settings.loop.preload,
         unattended=settings.loop.unattended,
         keep=settings.loop.keep,
+        final_newline=settings.loop.final_newline,
         read_first=settings.loop.read_first,
         verify_changes=settings.loop.verify_changes,
         store=store,

@@ -36,6 +36,7 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     preload: list[str] = field(default_factory=list)
     unattended: bool = False
     keep: list[str] = field(default_factory=list)
+    final_newline: bool = False
     read_first: bool = False
     verify_changes: bool = False
     durability: Literal["normal", "step", "full"] = "normal"

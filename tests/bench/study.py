@@ -47,7 +47,13 @@ PRELOAD = ["fs.list", "fs.read", "fs.write", "fs.patch", "shell.run"]
 """What the tasks need. The bare loop has it from the start as well."""
 
 
-FOR_SMALL_MODELS = {"unattended": True, "read_first": True, "verify_changes": True, "keep": ["test_*.py"]}
+FOR_SMALL_MODELS = {
+    "unattended": True,
+    "read_first": True,
+    "verify_changes": True,
+    "final_newline": True,
+    "keep": ["test_*.py"],
+}
 """What docs/running.md recommends beside the constraint."""
 
 

@@ -5,8 +5,9 @@ from typing import Any
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.core.offer import offered
 from stepfold.events.configuration import Generation
-from stepfold.events.vocabulary import BLANK, CheckReturned, ToolReturned, UserAnswered
+from stepfold.events.vocabulary import BLANK, CheckReturned, ProjectListed, ToolReturned, UserAnswered
 from tests.house import CHAT, FINISH, LOAD, SEARCH, VERIFY, WORKERS, Story, call, config, load
+from tests.house import LOOK as LOOKING
 
 CONSTRAINED = Generation(response_format="actions")
 LOOK = call("look", path="README.md")
@@ -131,3 +132,90 @@ def test_without_a_constraint_nothing_is_kept_for_it() -> None:
         told.lands(batch)
 
     assert (told.run.goal.told, told.run.goal.again) == ((), ())
+
+
+FILES = ("a.py", "docs/guide/one.md", "stepfold.toml", "test_a.py")
+EVERY_NATIVE = {"manifests": NATIVE, "preload": tuple(manifest.name for manifest in NATIVE)}
+
+
+def with_files(*batches: Any, **changes: Any) -> Story:
+    return story(ProjectListed(*BLANK, files=FILES), *batches, **EVERY_NATIVE | changes)
+
+
+def arguments_of(told: Story, capability: str) -> dict[str, Any]:
+    """The properties of the arguments that a capability is offered with."""
+    (shape,) = (
+        one["properties"]["arguments"]["properties"]["arguments"]["properties"]
+        for one in offered(told.run)
+        if one["properties"]["arguments"]["properties"].get("capability")
+        == {"type": "string", "enum": [capability]}
+    )
+    found: dict[str, Any] = shape
+    return found
+
+
+def paths(told: Story, capability: str) -> list[str] | None:
+    found: list[str] | None = arguments_of(told, capability)["path"].get("enum")
+    return found
+
+
+def test_where_the_files_are_known_a_path_that_has_to_lead_somewhere_is_one_of_them() -> None:
+    told = with_files()
+
+    assert paths(told, "fs.read") == list(FILES)
+    assert paths(told, "fs.list") == [".", "docs", "docs/guide"]
+    assert paths(told, "fs.search") == [".", "docs", "docs/guide", *FILES]
+    assert paths(told, "git.diff") == [".", "docs", "docs/guide", *FILES]
+    assert paths(told, "fs.write") is None
+
+
+def test_what_is_protected_or_kept_is_offered_to_read_and_not_to_patch() -> None:
+    assert paths(with_files(), "fs.patch") == ["a.py", "docs/guide/one.md", "test_a.py"]
+    assert paths(with_files(keep=("test_*.py", "docs/*")), "fs.patch") == ["a.py"]
+    assert paths(with_files(keep=("test_*.py",)), "fs.read") == list(FILES)
+
+
+def test_a_file_that_was_made_may_be_named_and_one_that_is_gone_no_more() -> None:
+    told = with_files(ProjectListed(*BLANK, files=("b.py",), gone=("a.py", "docs/guide/one.md")))
+
+    assert paths(told, "fs.read") == ["b.py", "stepfold.toml", "test_a.py"]
+    assert paths(told, "fs.list") == ["."]
+
+
+def test_in_a_project_without_files_there_is_nothing_to_read_or_patch() -> None:
+    told = story(ProjectListed(*BLANK), **EVERY_NATIVE)
+
+    assert names(told).isdisjoint({"fs.read", "fs.patch"})
+    assert {"fs.write", "fs.list"} <= names(told)
+
+
+def test_a_path_is_any_text_where_the_files_are_not_known_or_too_many() -> None:
+    assert paths(story(**EVERY_NATIVE), "fs.read") is None
+    assert paths(with_files(ProjectListed(*BLANK, whole=False)), "fs.read") is None
+
+
+def test_lines_of_a_file_are_offered_when_something_was_too_long_to_be_told_whole() -> None:
+    capped = ToolReturned(*BLANK, content="the beginning", size=100_000, digest="d")
+    read = call("fs.read", path="a.py")
+
+    assert set(arguments_of(with_files(), "fs.read")) == {"path"}
+    assert set(arguments_of(with_files(read, TEXT), "fs.read")) == {"path"}
+    assert set(arguments_of(with_files(read, capped), "fs.read")) == {"path", "start_line", "end_line"}
+
+
+def test_a_note_is_offered_where_there_is_a_memory_and_a_question_where_somebody_answers() -> None:
+    assert {"memory_write", "ask_user"} & names(story()) == {"ask_user"}
+    assert {"memory_write", "ask_user"} & names(story(memory=True)) == {"memory_write", "ask_user"}
+    assert {"memory_write", "ask_user"} & names(story(unattended=True)) == set()
+
+
+def test_who_has_a_choice_of_capabilities_from_the_start_is_offered_no_others() -> None:
+    assert {"capability_search", "capability_load"} <= names(story())
+    assert names(story(preload=("look",))).isdisjoint({"capability_search", "capability_load"})
+
+
+def test_where_nothing_else_is_left_to_say_the_model_may_ask() -> None:
+    alone = {"preload": ("look",), "unattended": True, "manifests": (LOOKING,)}
+    told = story(VERIFY, FAILED, FAILED, LOOK, TEXT, LOOK, TEXT, **alone)
+
+    assert names(told) == {"ask_user"}
