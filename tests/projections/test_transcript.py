@@ -2,8 +2,10 @@
 
 import pytest
 
+from stepfold.events.configuration import WORDING
 from stepfold.events.vocabulary import Message
 from stepfold.projections.run import fold
+from stepfold.projections.transcript import finish_rejected_line, judged_lines
 from tests.engine.core.stories import STORIES
 from tests.house import LOAD, Hands, call, config, load, of_kind, play
 
@@ -96,3 +98,20 @@ def test_a_result_is_in_the_transcript_whole() -> None:
     run, _ = play(config(max_steps=2), Hands([LOAD, call("look", x=1)]))
 
     assert run.goal.transcript[-1] == "look result:\nlook did it"
+
+
+@pytest.mark.parametrize("wording", [1, 2])
+def test_what_older_runs_were_told_of_unmet_checks_stays_as_it_was(wording: int) -> None:
+    old = judged_lines(["a"], [], ["a", "b"], wording)
+
+    assert old.startswith("unmet checks: a. They will not pass until a file is changed.")
+    assert "old: a text that stands there now" in old
+    assert finish_rejected_line(["a"], wording).endswith(old.removeprefix("unmet checks: a. "))
+
+
+def test_new_runs_are_told_it_without_an_example() -> None:
+    """Models patched with the very words of the example, in a file of that name."""
+    told = judged_lines(["a"], [], ["a", "b"], WORDING)
+
+    assert "old:" not in told
+    assert "fs.write" in told

@@ -223,3 +223,75 @@ def test_a_capability_that_a_person_must_approve_is_refused_where_nobody_is_ther
     assert refused("fs.read", {"path": "a"}, tool_policy=rules).hop == "approval"
     patch = {"path": "a", "old": "x", "new": "y"}
     assert refused("fs.patch", patch, tool_policy=rules, attended=True).hop == "policy"
+
+
+# --- what a project wants of its files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/home/ada/shop/area.py", "from there it is 'area.py'"),
+        ("/home/ada/shop/src/area.py", "from there it is 'src/area.py'"),
+        ("/srv/shop/shop/main.py", "from there it is 'shop/main.py'"),
+        ("/home/ada/shop/", "give the path from there, such as 'shop'"),
+        ("/etc/passwd", "give the path from there, such as 'passwd'"),
+        ("~/notes.txt", "give the path from there, such as 'notes.txt'"),
+        ("/", "give the path from there, such as '.'"),
+    ],
+)
+def test_an_absolute_path_is_refused_with_its_own_end(path: str, right: str) -> None:
+    """Tracebacks show absolute paths. Told of `src/main.py` as an example, models asked for that file."""
+    outcome = refused("fs.read", {"path": path}, project="shop")
+
+    assert (outcome.hop, outcome.reason) == ("paths", f"{path!r} is not relative to the project: {right}")
+
+
+def test_by_the_wording_of_older_runs_it_is_refused_as_then() -> None:
+    assert refused("fs.read", {"path": "/a"}).reason.endswith("give the path from there, such as src/main.py")
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("test_a.py", "test_*.py"),
+        ("deep/down/test_a.py", "test_*.py"),
+        ("./x/../test_a.py", "test_*.py"),
+        ("docs/guide/one.md", "docs/*"),
+        ("docs//one.md", "docs/*"),
+        ("Makefile", "Makefile"),
+    ],
+)
+@pytest.mark.parametrize("name", ["fs.write", "fs.patch"])
+def test_a_file_that_is_to_stay_is_not_written(name: str, path: str, pattern: str) -> None:
+    rest = {"content": "x"} if name == "fs.write" else {"old": "x", "new": "y"}
+
+    outcome = tried(name, {"path": path, **rest}, keep=("*.lock", pattern))
+
+    assert isinstance(outcome, Refused) == (".." not in path)
+    assert isinstance(admitted("fs.read", {"path": "test_a.py"}, keep=(pattern,)), Admitted)
+
+
+@pytest.mark.parametrize("path", ["a.py", "my_test_a.py", "docs.md", "src/docs/one.md", "TEST_A.PY"])
+def test_other_files_are(path: str) -> None:
+    assert isinstance(
+        tried("fs.write", {"path": path, "content": "x"}, keep=("test_*.py", "docs/*")), Admitted
+    )
+
+
+@pytest.mark.parametrize(("content", "written"), [("x", "x\n"), ("x\n", "x\n"), ("", ""), ("a\nb", "a\nb\n")])
+def test_a_file_ends_in_a_line_break_where_the_project_wants_it_and_the_log_says_so(
+    content: str, written: str
+) -> None:
+    outcome = admitted("fs.write", {"path": "a", "content": content}, final_newline=True)
+
+    assert json.loads(outcome.arguments)["content"] == written
+    assert outcome.notes == (() if content == written else ("a line break put at the end of 'content'",))
+    assert outcome.changed == (content != written)
+
+
+def test_nobody_else_adds_anything_to_a_content() -> None:
+    patch = {"path": "a", "old": "x", "new": "y"}
+
+    assert json.loads(admitted("fs.patch", patch, final_newline=True).arguments) == patch
+    assert json.loads(admitted("fs.write", {"path": "a", "content": "x"}).arguments)["content"] == "x"

@@ -5,7 +5,14 @@ from typing import Any
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.core.offer import offered
 from stepfold.events.configuration import Generation
-from stepfold.events.vocabulary import BLANK, CheckReturned, ProjectListed, ToolReturned, UserAnswered
+from stepfold.events.vocabulary import (
+    BLANK,
+    CheckReturned,
+    ProjectListed,
+    RunStarted,
+    ToolReturned,
+    UserAnswered,
+)
 from tests.house import CHAT, FINISH, LOAD, SEARCH, VERIFY, WORKERS, Story, call, config, load
 from tests.house import LOOK as LOOKING
 
@@ -201,6 +208,30 @@ def test_lines_of_a_file_are_offered_when_something_was_too_long_to_be_told_whol
     assert set(arguments_of(with_files(), "fs.read")) == {"path"}
     assert set(arguments_of(with_files(read, TEXT), "fs.read")) == {"path"}
     assert set(arguments_of(with_files(read, capped), "fs.read")) == {"path", "start_line", "end_line"}
+
+
+def test_a_file_that_was_read_whole_is_not_offered_to_read_again_before_something_changes() -> None:
+    read = call("fs.read", path="./a.py")
+    part = call("fs.read", path="a.py", start_line=1)
+    gone = ToolReturned(*BLANK, content="there is no file a.py", error="NotFound")
+    write = call("fs.write", path="b.py", content="x")
+
+    assert paths(with_files(read, TEXT), "fs.read") == ["docs/guide/one.md", "stepfold.toml", "test_a.py"]
+    assert paths(with_files(part, TEXT), "fs.read") == list(FILES)
+    assert paths(with_files(read, gone), "fs.read") == list(FILES)
+    assert paths(with_files(read, TEXT, write, TEXT), "fs.read") == list(FILES)
+
+
+def test_the_files_are_not_offered_to_list_where_the_framing_shows_them_all() -> None:
+    started = RunStarted(*BLANK, config=config(generation=CONSTRAINED, **EVERY_NATIVE), engine="test")
+    listed = [started, ProjectListed(*BLANK, files=FILES)]
+    first_step = replace(ContextBuilt(*BLANK, row="pack", tokens=1), step=1)
+    shown = Story(events=[*listed, first_step])
+    changed = Story(events=[*listed, first_step, ProjectListed(*BLANK, files=("new.py",))])
+
+    assert "fs.list" not in names(shown)
+    assert "fs.list" in names(changed)
+    assert "fs.list" in names(with_files())
 
 
 def test_a_note_is_offered_where_there_is_a_memory_and_a_question_where_somebody_answers() -> None:
