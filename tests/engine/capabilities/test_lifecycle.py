@@ -256,7 +256,7 @@ def test_by_the_wording_of_older_runs_it_is_refused_as_then() -> None:
     [
         ("test_a.py", "test_*.py"),
         ("deep/down/test_a.py", "test_*.py"),
-        ("./x/../test_a.py", "test_*.py"),
+        ("./x//test_a.py", "test_*.py"),
         ("docs/guide/one.md", "docs/*"),
         ("docs//one.md", "docs/*"),
         ("Makefile", "Makefile"),
@@ -266,17 +266,16 @@ def test_by_the_wording_of_older_runs_it_is_refused_as_then() -> None:
 def test_a_file_that_is_to_stay_is_not_written(name: str, path: str, pattern: str) -> None:
     rest = {"content": "x"} if name == "fs.write" else {"old": "x", "new": "y"}
 
-    outcome = tried(name, {"path": path, **rest}, keep=("*.lock", pattern))
+    outcome = refused(name, {"path": path, **rest}, keep=("*.lock", pattern))
 
-    assert isinstance(outcome, Refused) == (".." not in path)
-    assert isinstance(admitted("fs.read", {"path": "test_a.py"}, keep=(pattern,)), Admitted)
+    assert outcome.hop == "paths"
+    assert f"loop.keep has {pattern!r}" in outcome.reason
+    admitted("fs.read", {"path": path}, keep=(pattern,))
 
 
 @pytest.mark.parametrize("path", ["a.py", "my_test_a.py", "docs.md", "src/docs/one.md", "TEST_A.PY"])
 def test_other_files_are(path: str) -> None:
-    assert isinstance(
-        tried("fs.write", {"path": path, "content": "x"}, keep=("test_*.py", "docs/*")), Admitted
-    )
+    admitted("fs.write", {"path": path, "content": "x"}, keep=("test_*.py", "docs/*"))
 
 
 @pytest.mark.parametrize(("content", "written"), [("x", "x\n"), ("x\n", "x\n"), ("", ""), ("a\nb", "a\nb\n")])

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepfold.engine.capabilities.manifests import NATIVE
 from stepfold.engine.core.offer import offered
 from stepfold.events.configuration import Generation
 from stepfold.events.vocabulary import (
     BLANK,
     CheckReturned,
+    ContextBuilt,
     ProjectListed,
     RunStarted,
     ToolReturned,
