@@ -3,12 +3,14 @@
 Pure. The handlers that do the work are in `stepfold.engine.capabilities.native`.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from stepfold.events.configuration import Idempotency, Manifest
+from stepfold.projections.fold_shared import SERVER_PREFIX
 
 STRING: dict[str, Any] = {"type": "string"}
 LINE: dict[str, Any] = {"type": "integer", "minimum": 1}
@@ -178,3 +180,15 @@ NATIVE: tuple[Manifest, ...] = (
 )
 
 NATIVE_BY_NAME: dict[str, Manifest] = {manifest.name: manifest for manifest in NATIVE}
+
+
+class UnknownCapability(ValueError):
+    """The name of what no run could load. The text says what there is."""
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Raises UnknownCapability for a name that is neither one of ours nor like one of a server's tools."""
+    for name in names:
+        if name not in NATIVE_BY_NAME and not name.startswith(SERVER_PREFIX):
+            there = f"{', '.join(NATIVE_BY_NAME)}, and {SERVER_PREFIX}SERVER.TOOL"
+            raise UnknownCapability(f"loop.preload has {name!r}; there are {there}")

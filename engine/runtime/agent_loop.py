@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stepfold.engine.capabilities.boxes import DEFAULT_LIMITS, Limits
 from stepfold.engine.capabilities.checks import detect
 from stepfold.engine.capabilities.context import NO_NETWORK, Network
-from stepfold.engine.capabilities.manifests import NATIVE
+from stepfold.engine.capabilities.manifests import NATIVE, refuse_unknown
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.project_files import news_of
 from stepfold.engine.capabilities.sandbox import probe
@@ -124,6 +124,7 @@ class AgentLoop:
         self.project = Path(project).resolve()
         if not self.project.is_dir():
             raise NotADirectoryError(f"the project {str(project)!r} is no folder: name one that is there")
+        refuse_unknown(preload)
         named = self.project / ".stepfold" if store is None else store
         self.store = open_store(named) if isinstance(named, str | Path) else named
         self._config = GoalConfig(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepfold.engine.capabilities.manifests import UnknownCapability, refuse_unknown
 from stepfold.engine.core.own_guards import GuardClash, MissingGuard, require
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.own_guards import fetch
@@ -62,11 +63,14 @@ def _rules(verdict: Any) -> Callable[[Any, Any], Any]:
     return change
 
 
-def _list(name: str) -> Callable[[Any, Any], Any]:
-    def change(config: Any, value: Any) -> Any:
-        return replace(config, **{name: tuple(_several(value))})
+def _preload(config: Any, value: Any) -> Any:
+    names = tuple(str(name) for name in _several(value))
+    refuse_unknown(names)
+    return replace(config, preload=names)
 
-    return change
+
+def _keep(config: Any, value: Any) -> Any:
+    return replace(config, keep=tuple(_several(value)))
 
 
 def _several(value: Any) -> list[Any]:
@@ -81,8 +85,8 @@ GOAL_KEYS: dict[str, Callable[[Any, Any], Any]] = {
     "loop.worker_slots": _field("worker_slots"),
     "loop.worker_depth": _field("worker_depth"),
     "loop.profile": _field("profile"),
-    "loop.preload": _list("preload"),
-    "loop.keep": _list("keep"),
+    "loop.preload": _preload,
+    "loop.keep": _keep,
     "loop.unattended": _field("unattended"),
     "loop.final_newline": _field("final_newline"),
     "loop.read_first": _field("read_first"),
@@ -144,7 +148,7 @@ def changed(config: Config, settings: Iterable[str]) -> Config:
             raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {_meant(key, loop, keys)}")
         try:
             wanted = change(config, _value(text))
-        except (MissingGuard, GuardClash) as error:
+        except (MissingGuard, GuardClash, UnknownCapability) as error:
             raise ChangeError(f"--set {setting!r}: {error}") from error
         config = _checked(wanted, setting)
     return config

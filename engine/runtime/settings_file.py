@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from stepfold.engine.capabilities.manifests import NATIVE_BY_NAME
+from stepfold.engine.capabilities.manifests import UnknownCapability, refuse_unknown
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.settings import (
     CheckSettings,
@@ -19,7 +19,6 @@ from stepfold.engine.runtime.settings import (
     SettingsError,
 )
 from stepfold.events.configuration import is_allowance, is_threshold
-from stepfold.projections.fold_shared import SERVER_PREFIX
 
 FILE_NAME = "stepfold.toml"
 
@@ -147,11 +146,15 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
         raise SettingsError(f"{where}: loop.model_request_timeout must be more than 0 seconds")
     if loop.profile and loop.profile not in PROFILES:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
-    for capability in loop.preload:
-        if capability not in NATIVE_BY_NAME and not capability.startswith(SERVER_PREFIX):
+    try:
+        refuse_unknown(loop.preload)
+    except UnknownCapability as error:
+        raise SettingsError(f"{where}: {error}") from error
+    for pattern in loop.keep:
+        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
             raise SettingsError(
-                f"{where}: loop.preload has {capability!r}; there are {', '.join(NATIVE_BY_NAME)}, and "
-                f"{SERVER_PREFIX}SERVER.TOOL"
+                f"{where}: loop.keep has {pattern!r}, which no path of the project fits; "
+                "write patterns such as 'test_*.py' or 'docs/*'"
             )
     for name, threshold in settings.guards.thresholds.items():
         if not is_threshold(threshold):

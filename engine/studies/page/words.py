@@ -89,6 +89,11 @@ def _done(event: v.AnyEvent | v.Unknown) -> Iterator[Item]:
         case v.ChecksJudged():
             unmet = f"unmet: {', '.join(event.unmet)}" if event.unmet else "nothing unmet"
             yield Item("check", unmet, "", f"verify, {unmet}")
+        case v.ProjectListed(whole=False):
+            yield Item("note", "more files than a constrained model is told of")
+        case v.ProjectListed():
+            named = [*event.files, *(f"{path} (gone)" for path in event.gone)]
+            yield Item("note", "files that may be named", ", ".join(named))
         case v.WorkspaceChanged():
             yield Item("note", "the project's files were changed from outside")
         case v.ContextCompacted():

@@ -18,6 +18,8 @@ from tests.engine.cli.projects import (
     VERIFY,
     Project,
     Result,
+    action,
+    call,
     is_whole,
 )
 
@@ -246,6 +248,51 @@ def test_a_constrained_run_says_how_it_was_constrained_and_what_was_sent(
     # Before the checks pass they may be run, and after it the run may be finished.
     assert ["verify" in asked[2], "finish" in asked[2]] == [True, False]
     assert ["verify" in asked[3], "finish" in asked[3]] == [False, True]
+
+
+def paths_of(body: dict[str, Any], capability: str) -> list[str] | None:
+    """Which paths a capability was offered with, in a request under `union`."""
+    for shape in body["response_format"]["json_schema"]["schema"]["anyOf"]:
+        call = shape["properties"]["arguments"]["properties"]
+        if call.get("capability", {}).get("enum") == [capability]:
+            found: list[str] | None = call["arguments"]["properties"]["path"].get("enum")
+            return found
+    return None
+
+
+def test_a_constrained_model_can_name_the_files_that_are_there_and_those_it_makes(
+    project: Project, endpoint: Endpoint
+) -> None:
+    project.configure(
+        f'{UNIT}[loop]\npreload = ["fs.read", "fs.write", "shell.run"]\n'
+        f'[model]\nbase_url = "{endpoint.url}"\nname = "small"\nresponse_format = "actions"\n'
+    )
+    make = call("shell.run", command="mkdir made && echo one > made/one.txt && rm calc.py && touch .env")
+    ask = action("ask_user", question="go on?")
+    endpoint.answers = [chat(text) for text in (NORTH, make, ask)]
+    project.stepfold("run", GOAL, "--project", project.folder)
+    first, second = (paths_of(body, "fs.read") for body in endpoint.asked[1:])
+    (project.folder / "made" / "one.txt").unlink()
+    (project.folder / "by_hand.txt").write_text("while nobody was at work")
+    endpoint.answers = [chat(text) for text in (NORTH, ask)]
+
+    result = project.stepfold("resume", "last", "--answer", "yes", "--project", project.folder)
+
+    assert result.code == 4
+    assert first == ["calc.py", "stepfold.toml", "test_calc.py"]
+    assert second == [".env", "made/one.txt", "stepfold.toml", "test_calc.py"]
+    assert paths_of(endpoint.asked[-1], "fs.read") == [".env", "by_hand.txt", "stepfold.toml", "test_calc.py"]
+    told = [(event.get("files"), event.get("gone")) for event in project.events("ProjectListed")]
+    assert told == [
+        (first, None),
+        ([".env", "made/one.txt"], ["calc.py"]),
+        (["by_hand.txt"], ["made/one.txt"]),
+    ]
+    shown = [
+        body["messages"][0]["content"].rpartition("\n")[2] for body in (endpoint.asked[1], endpoint.asked[-1])
+    ]
+    assert shown == ["Files at the start: calc.py, stepfold.toml, test_calc.py"] * 2
+    assert project.ask("replay", "last").text.startswith("identical")
 
 
 def test_a_server_that_keeps_to_no_constraint_is_worked_with_all_the_same(

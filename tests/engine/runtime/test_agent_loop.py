@@ -240,6 +240,13 @@ def test_a_loop_runs_one_goal_after_another(tmp_path: Path) -> None:
     assert set(loop.store.run_ids()) == ids
 
 
+def test_a_capability_that_there_is_not_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"loop\.preload has 'fs\.mend'; there are fs\.list, fs\.read"):
+        AgentLoop(model=Script(()), project=tmp_path, preload=["fs.read", "fs.mend"])
+
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_project_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match="no folder"):
         AgentLoop(model=Script.parse(b'{"text": "x"}'), project=tmp_path / "nope")
