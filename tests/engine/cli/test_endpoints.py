@@ -278,7 +278,7 @@ def test_a_constrained_model_can_name_the_files_that_are_there_and_those_it_make
 
     result = project.stepfold("resume", "last", "--answer", "yes", "--project", project.folder)
 
-    assert result.code == 4
+    assert result.code == 5
     assert first == ["calc.py", "stepfold.toml", "test_calc.py"]
     assert second == [".env", "made/one.txt", "stepfold.toml", "test_calc.py"]
     assert paths_of(endpoint.asked[-1], "fs.read") == [".env", "by_hand.txt", "stepfold.toml", "test_calc.py"]
