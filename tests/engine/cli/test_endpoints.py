@@ -269,12 +269,11 @@ def test_a_constrained_model_can_name_the_files_that_are_there_and_those_it_make
     )
     make = call("shell.run", command="mkdir made && echo one > made/one.txt && rm calc.py && touch .env")
     ask = action("ask_user", question="go on?")
-    endpoint.answers = [chat(text) for text in (NORTH, make, ask)]
+    endpoint.answers = [chat(text) for text in (NORTH, make, ask, NORTH, ask)]
     project.stepfold("run", GOAL, "--project", project.folder)
     first, second = (paths_of(body, "fs.read") for body in endpoint.asked[1:])
     (project.folder / "made" / "one.txt").unlink()
     (project.folder / "by_hand.txt").write_text("while nobody was at work")
-    endpoint.answers = [chat(text) for text in (NORTH, ask)]
 
     result = project.stepfold("resume", "last", "--answer", "yes", "--project", project.folder)
 
