@@ -12,6 +12,10 @@ BLOCKS = {
 which also have marks without a content of their own.
 """
 
+FINAL = "<|channel|>final<|message|>"
+ENDS = ("<|return|>", "<|end|>")
+"""How the final harmony channel ends, where a server leaves the marks in."""
+
 SPACE = " \t\r\n"
 
 
@@ -29,6 +33,7 @@ class ReasoningSplitter:
         self._close = ""
         self._visible = False
         self._split_one = False
+        self._is_final = False
         self._thoughts: list[str] = []
         self._blocks: list[str] = []
 
@@ -41,7 +46,7 @@ class ReasoningSplitter:
     def feed(self, piece: str) -> str:
         """Take the next piece; give back what of the reply is certain by now."""
         if self._visible:
-            return piece
+            return self._before_an_end(piece) if self._is_final else piece
         self._held += piece
         while not self._visible and self._advance():
             pass
@@ -54,11 +59,23 @@ class ReasoningSplitter:
         if self._close:
             self._thoughts.append(self._held)
             self._held = ""
-        return self._release()
+        if self._visible and self._held.rstrip(SPACE) in ENDS:
+            self._held = ""
+        return self._release() if not self._visible else self._held
 
     def _release(self) -> str:
         text, self._held = self._held, ""
-        return text.lstrip(SPACE) if self._split_one else text
+        text = text.lstrip(SPACE) if self._split_one else text
+        return self._before_an_end(text) if self._is_final else text
+
+    def _before_an_end(self, piece: str) -> str:
+        """What is certain not to be a mark at the end of the final channel; the rest is held."""
+        text = self._held + piece
+        cut = text.rfind("<")
+        if cut < 0 or not any(mark.startswith(text[cut:].rstrip(SPACE)) for mark in ENDS):
+            cut = len(text)
+        self._held = text[cut:]
+        return text[:cut]
 
     def _advance(self) -> bool:
         return self._inside_block() if self._close else self._before_block()
@@ -69,6 +86,7 @@ class ReasoningSplitter:
             if start.startswith(opening):
                 self._held = start[len(opening) :]
                 self._close = closing
+                self._is_final = opening == FINAL
                 self._split_one = True
                 return True
         self._visible = not any(opening.startswith(start) for opening in BLOCKS)

@@ -68,6 +68,12 @@ HARMONY = (
     [
         (HARMONY, '{"name": "verify", "arguments": {}}', "Look first.\nI look."),
         ("<|channel|>final<|message|>yes", "yes", ""),
+        (f"{HARMONY}<|return|>", '{"name": "verify", "arguments": {}}', "Look first.\nI look."),
+        ("<|channel|>final<|message|>yes<|return|>\n", "yes", ""),
+        ("<|channel|>final<|message|>yes<|end|>", "yes", ""),
+        ("<|channel|>final<|message|>a < b <|ret", "a < b <|ret", ""),
+        ("<|channel|>final<|message|><|return|> is a mark", "<|return|> is a mark", ""),
+        ("yes<|return|>", "yes<|return|>", ""),
         ("[THINK]hm[/THINK]yes", "yes", "hm"),
         ("[THINK]a</think>b", "", "a</think>b"),
         ("<|channel|>other<|message|>yes", "<|channel|>other<|message|>yes", ""),
@@ -110,3 +116,18 @@ def test_what_is_not_shown_is_kept_as_reasoning(pieces):
 
 def without_tags(text):
     return "".join(text.replace("<think>", "").replace("</think>", "").split())
+
+
+harmony = st.lists(
+    st.sampled_from(
+        ["<|channel|>final<|message|>", "<|return|>", "<|end|>", "<|ret", "urn|>", "<", " ", "a"]
+    ),
+    max_size=10,
+)
+
+
+@given(harmony)
+def test_nor_does_it_where_the_final_channel_ends(pieces):
+    splitter = ReasoningSplitter()
+    shown = "".join([splitter.feed(piece) for piece in pieces] + [splitter.end()])
+    assert (shown, splitter.reasoning) == split_reasoning("".join(pieces))
