@@ -250,6 +250,35 @@ def test_a_constrained_run_says_how_it_was_constrained_and_what_was_sent(
     assert ["verify" in asked[3], "finish" in asked[3]] == [False, True]
 
 
+def streamed(text: str) -> Answer:
+    """The same in pieces: one a character, then the usage."""
+    pieces = [{"choices": [{"index": 0, "delta": {"content": letter}}]} for letter in text]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}}
+    told = [
+        {"id": "x", "object": "chat.completion.chunk", "model": "small", **one}
+        for one in (*pieces, end, usage)
+    ]
+    lines = [f"data: {json.dumps(one)}\n\n" for one in told]
+    return 200, "text/event-stream", "".join([*lines, "data: [DONE]\n\n"]).encode()
+
+
+def test_a_run_asks_for_pieces_where_the_settings_say_so_and_keeps_when_the_first_came(
+    project: Project, endpoint: Endpoint
+) -> None:
+    project.configure(f'{UNIT}[model]\nbase_url = "{endpoint.url}"\nname = "small"\nstream = true\n')
+    endpoint.answers = [streamed(text) for text in (LOAD_FILES, REPAIR, VERIFY, FINISH)]
+
+    result = project.stepfold("run", GOAL, "--project", project.folder, "--json")
+
+    assert (result.code, result.json["usage"]["output_tokens"]) == (0, 12)
+    assert [body["stream"] for body in endpoint.asked] == [True] * 4
+    replies = project.events("ModelReplied")
+    assert [reply["text"] for reply in replies] == [LOAD_FILES, REPAIR, VERIFY, FINISH]
+    assert all(reply["streamed"] and reply["first_token"] > 0 for reply in replies)
+    assert project.ask("replay", "last").text.startswith("identical")
+
+
 def paths_of(body: dict[str, Any], capability: str) -> list[str] | None:
     """Which paths a capability was offered with, in a request under `union`."""
     for shape in body["response_format"]["json_schema"]["schema"]["anyOf"]:
