@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import warn
 
+from stepfold.events.beside import texts_of
+from stepfold.events.drafts import sweep
 from stepfold.events.index import IndexBehind
 from stepfold.events.journal import Journal, Log, LogError, not_done
 from stepfold.events.reconcile import Repair, catch_up, reconcile
@@ -32,6 +34,7 @@ class FolderWriter:
         self._indexed = 0
         self._behind = ""
         self.path: Path = journal.path
+        sweep(texts_of(self.path))
 
     @property
     def synced_with(self) -> object:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from stepfold import events, projections
 from stepfold.events.beside import DIGEST_BYTES, digest_beside, opened, snapshot_of
-from stepfold.events.drafts import drafted
+from stepfold.events.drafts import drafted, sweep
 from stepfold.events.journal import (
     THE_BEGINNING,
     Log,
@@ -230,6 +230,7 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
             texts=tuple(sorted(begun.texts)),
         )
         path.parent.mkdir(0o755, exist_ok=True)
+        sweep(path.parent)
         # It holds what the log holds, and is for the same eyes.
         with drafted(path, trace.stat().st_mode & 0o666) as draft:
             draft.write_bytes(msgspec.json.encode(head) + b"\n" + state)
