@@ -18,7 +18,7 @@ from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
 from stepfold.events.journal import DamagedLog, read_log
 from stepfold.events.vocabulary import BLANK, RunStarted
-from stepfold.projections.run import fold
+from stepfold.projections.run import evolve, fold
 from stepfold.projections.state import Run
 from stepfold.testing import event_logs
 from tests.engine.core.stories import STORIES
@@ -98,6 +98,18 @@ def test_the_run_of_a_fixture_goes_on_from_half_of_it(fixture: Path, tmp_path: P
 
     assert state(folded(trace, []).run) == fold_of(trace)
     assert place_of(trace) == len(lines)
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.parent.name)
+def test_the_run_of_a_fixture_that_is_put_down_after_each_event_is_at_each_the_same(fixture: Path) -> None:
+    # What two parts of a run share as one object is two after it was read back: that may make no difference.
+    whole, again = Run(), Run()
+    for record in read_log(fixture).records:
+        evolve(whole, record.event)
+        again = msgspec.json.decode(msgspec.json.encode(again), type=Run)
+        evolve(again, record.event)
+
+        assert state(again) == state(whole), record.event.seq
 
 
 def story(tmp_path: Path) -> Path:
