@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stepfold.events.beside import forget_snapshot
+from stepfold.events.beside import forget_snapshot, make_room_for_snapshots
 from stepfold.events.chain import unsealed
 from stepfold.events.codec import LineError, decode
 from stepfold.events.journal import RECORDED_ALREADY, Log, LogError, last_line, read_log
@@ -102,6 +102,7 @@ class PostgresStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             (self.folder / "runs").mkdir(exist_ok=True)
+            make_room_for_snapshots(self.folder)
             self._database.ask(_make_tables)
         except OSError as error:
             raise StoreError(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stepfold.engine.runtime import snapshots
 from stepfold.engine.runtime.snapshots import folded, folded_from, folded_undamaged
-from stepfold.events.beside import snapshot_of
+from stepfold.events.beside import make_room_for_snapshots, snapshot_of
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
 from stepfold.events.journal import DamagedLog, read_log
@@ -36,6 +36,7 @@ def _every_fold_is_long() -> Iterator[None]:
 
 def placed(folder: Path, content: bytes) -> Path:
     (folder / "runs").mkdir(exist_ok=True)
+    make_room_for_snapshots(folder)
     trace = folder / "runs" / "r.jsonl"
     trace.write_bytes(content)
     return trace
@@ -249,6 +250,17 @@ def test_a_log_that_lies_in_no_store_is_folded_and_nothing_is_put_beside_it(tmp_
     assert list(tmp_path.iterdir()) == [trace]
 
 
+def test_a_log_in_a_folder_runs_that_is_no_store_is_folded_and_nothing_is_put_beside_it(
+    tmp_path: Path,
+) -> None:
+    # Whoever only looked at a log in a folder of that name found another folder beside it.
+    trace = placed(tmp_path, FIXTURES[0].read_bytes())
+    (tmp_path / "folded").rmdir()
+
+    assert state(folded(trace, []).run) == fold_of(trace)
+    assert list(tmp_path.iterdir()) == [tmp_path / "runs"]
+
+
 def test_a_run_in_which_half_a_surrogate_pair_was_said_is_folded_as_a_whole(tmp_path: Path) -> None:
     trace = placed(tmp_path, written([RunStarted(*BLANK, config=config(goal="half \ud83d"), engine="e")]))
 
@@ -259,6 +271,7 @@ def test_a_run_in_which_half_a_surrogate_pair_was_said_is_folded_as_a_whole(tmp_
 def test_a_store_in_which_no_folder_can_be_made_is_read_all_the_same(tmp_path: Path) -> None:
     trace = placed(tmp_path, written(STORIES["evidence goes stale"]()))
     # A file in its place keeps root out too.
+    (tmp_path / "folded").rmdir()
     (tmp_path / "folded").write_bytes(b"")
 
     assert state(folded(trace, []).run) == fold_of(trace)
