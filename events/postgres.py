@@ -483,8 +483,8 @@ def _make_tables(connection: Any) -> None:
 
 def _no_copies(folder: Path, error: OSError) -> StoreError:
     return StoreError(
-        f"{folder}: can't hold the copies of runs: {error.strerror}; free some space or open it to this user, "
-        "or name another with XDG_STATE_HOME"
+        f"{folder}: can't hold the copies of runs: {error.strerror}; free some space or open it to this "
+        "user, or name another with XDG_STATE_HOME"
     )
 
 
