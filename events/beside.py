@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 DIGEST_BYTES = 32
 _LOGS = "runs"
+_SNAPSHOTS = "folded"
 
 
 def digest_beside(content: bytes) -> str:
@@ -42,7 +43,13 @@ def snapshot_of(log: Path) -> Path | None:
     """The file that keeps what was folded of a log of a store; None for a log that lies anywhere else."""
     if log.parent.name != _LOGS:
         return None
-    return log.parent.with_name("folded") / f"{log.stem}.snapshot"
+    return log.parent.with_name(_SNAPSHOTS) / f"{log.stem}.snapshot"
+
+
+def make_room_for_snapshots(store: Path) -> None:
+    """Let snapshots be kept in a folder of runs, whose owner says by this that it is a store."""
+    with suppress(OSError):
+        (store / _SNAPSHOTS).mkdir(0o755, exist_ok=True)
 
 
 def forget_snapshot(log: Path) -> None:

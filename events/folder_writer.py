@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import warn
 
+from stepfold.events.beside import texts_of
+from stepfold.events.drafts import sweep
 from stepfold.events.index import IndexBehind
-from stepfold.events.journal import Journal, Log, LogError, not_done
+from stepfold.events.journal import Journal, Log, LogError
 from stepfold.events.reconcile import Repair, catch_up, reconcile
 from stepfold.events.texts import TextFolder, must_change
 
@@ -32,6 +34,7 @@ class FolderWriter:
         self._indexed = 0
         self._behind = ""
         self.path: Path = journal.path
+        sweep(texts_of(self.path))
 
     @property
     def synced_with(self) -> object:
@@ -65,7 +68,7 @@ class FolderWriter:
         try:
             return TextFolder(self.path).put_aside(lines)
         except OSError as error:
-            raise LogError(self.path, not_done("a large text can't be written", error)) from error
+            raise self._journal.failed("a large text can't be written", error) from error
 
     def step_ended(self) -> None:
         """SQLite follows by one transaction a step, and may never be ahead of the journal."""
@@ -101,7 +104,7 @@ class FolderWriter:
         try:
             self.step_ended()
         finally:
-            self._journal.close()
+            self._journal.close_written()
         if not self._behind:
             _catch_up_all(self._store)
             return

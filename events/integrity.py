@@ -22,6 +22,7 @@ from stepfold.events.journal import (
     damaged_records_of,
     read_damaged_log,
 )
+from stepfold.events.run_store import StoreError
 from stepfold.events.texts import TextFolder
 from stepfold.events.vocabulary import Reseal, RunStarted
 
@@ -80,10 +81,18 @@ def check(path: Path, kept: Iterable[bytes] | None) -> Integrity:
         findings.append(Finding(0, 0, NO_EVENT))
     if not verdict:
         verdict = "damaged" if findings else "whole" if sealed else "unsealed"
-    store = "" if kept is None else _agreement(path, kept)
+    store = "" if kept is None else _agreement_if_asked(path, kept)
     if verdict in {"whole", "unsealed"} and store.startswith("differs"):
         verdict = "damaged"
     return Integrity(str(path), verdict, events, sealed, sum(map(len, torn)), tuple(findings), store)
+
+
+def _agreement_if_asked(path: Path, kept: Iterable[bytes]) -> str:
+    # That SQLite can't be opened, as in a folder that may only be read, says nothing against the log.
+    try:
+        return _agreement(path, kept)
+    except StoreError as error:
+        return f"can't be asked: {error}"
 
 
 def _agreement(path: Path, kept: Iterable[bytes]) -> str:

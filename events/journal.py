@@ -250,6 +250,8 @@ def _locked(file: int) -> bool:
 RECORDED_ALREADY = "this run id is recorded already; take another, or resume that run"
 """Why a run can't be begun under an id."""
 
+REMOVED = "this run was removed by another process in this moment; try again"
+
 
 _MENDING = {
     errno.ENOSPC: "free some space",
@@ -257,14 +259,6 @@ _MENDING = {
     errno.EFBIG: "raise the limit of a file's size (`ulimit -f`)",
     errno.EIO: "look after the disk",
 }
-
-
-def not_done(what: str, error: OSError) -> str:
-    """What is said when the system refuses to do something to a log that is being written."""
-    mending = _MENDING.get(error.errno or 0, "mend that")
-    return (
-        f"{what}: {error.strerror}; all before it is safe. To go on, {mending}, and then `stepfold resume` it"
-    )
 
 
 class Journal:
@@ -278,14 +272,14 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create the file. Raises LogError when another process holds it or it can't be opened."""
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise LogError(path, f"can't be written: {error.strerror}; choose another --store") from error
+        self._file = _opened(path)
         if not granted(lambda: _locked(self._file)):
             os.close(self._file)
             raise LogError(path, HELD)
+        # Whoever held it may have removed it: what is written into it then would be lost.
+        if not os.fstat(self._file).st_nlink:
+            os.close(self._file)
+            raise LogError(path, REMOVED)
         self._size = os.fstat(self._file).st_size
 
     def begin(self) -> None:
@@ -303,7 +297,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-            raise LogError(self.path, not_done("can't be written", error)) from error
+            raise self.failed("can't be written", error) from error
         self._size += len(lines)
 
     def cut(self, torn: bytes) -> None:
@@ -321,8 +315,33 @@ class Journal:
         try:
             os.fdatasync(self._file)
         except OSError as error:
-            raise LogError(self.path, not_done("can't be forced onto the disk", error)) from error
+            raise self.failed("can't be forced onto the disk", error) from error
+
+    def failed(self, what: str, error: OSError) -> LogError:
+        """What is raised when the system refuses to do something to the log, and what to do then."""
+        mending = _MENDING.get(error.errno or 0, "mend that")
+        so_far, again = ("all before it is safe", "`stepfold resume` it")
+        if not self._size:
+            so_far, again = ("nothing of it is recorded", "start it anew")
+        return LogError(
+            self.path, f"{what}: {error.strerror}; {so_far}. To go on, {mending}, and then {again}"
+        )
 
     def close(self) -> None:
         """Release the file."""
         os.close(self._file)
+
+    def close_written(self) -> None:
+        """Release the file, and leave none that holds nothing: it would be listed as a run."""
+        if not self._size:
+            with suppress(OSError):
+                self.path.unlink()
+        self.close()
+
+
+def _opened(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise LogError(path, f"can't be written: {error.strerror}; choose another --store") from error

@@ -12,12 +12,12 @@ copies may be deleted at any time. Needs `stepfold[postgres]`.
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stepfold.events.beside import forget_snapshot
+from stepfold.events.beside import forget_snapshot, make_room_for_snapshots
 from stepfold.events.chain import unsealed
 from stepfold.events.codec import LineError, decode
 from stepfold.events.journal import RECORDED_ALREADY, Log, LogError, last_line, read_log
@@ -102,11 +102,10 @@ class PostgresStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             (self.folder / "runs").mkdir(exist_ok=True)
+            make_room_for_snapshots(self.folder)
             self._database.ask(_make_tables)
         except OSError as error:
-            raise StoreError(
-                f"{self.folder}: can't hold the copies of runs: {error.strerror}; set XDG_STATE_HOME"
-            ) from error
+            raise _no_copies(self.folder, error) from error
         except BaseException:
             self._database.close()
             raise
@@ -218,13 +217,13 @@ class PostgresStore:
         return None if row is None else str(row[0])
 
     def keep_summary(self, run_id: str, summary: str) -> None:
-        """Keep a summary of a run as it stands."""
+        """Keep a summary of a run as it stands, if this user may write at all."""
         query = (
             "INSERT INTO stepfold_summaries(run, bytes, summary) "
             "SELECT id, bytes, %s FROM stepfold_runs WHERE run_id = %s "
             "ON CONFLICT (run) DO UPDATE SET bytes = excluded.bytes, summary = excluded.summary"
         )
-        self._database.run(query, summary, run_id)
+        self._database.forget(query, summary, run_id)
 
     def release(self, run_id: str) -> None:
         """Let another writer have a run that a writer of this store held."""
@@ -244,8 +243,15 @@ class PostgresStore:
     def _copy_of(self, run_id: str) -> Path:
         return self.folder / "runs" / f"{run_id}.jsonl"
 
-    def _copying(self) -> "_OneAtATime":
-        return _OneAtATime(self.folder / ".copying")
+    @contextmanager
+    def _copying(self) -> Iterator[None]:
+        """While it is entered, no other process of this machine copies into the same folder."""
+        try:
+            with (self.folder / ".copying").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise _no_copies(self.folder, error) from error
 
     def _bring_up_to_date(self, path: Path, run: int, size: int) -> None:
         known = self._ends_alike(path, run) if path.exists() else None
@@ -280,6 +286,7 @@ class PostgresStore:
 
 
 _LINES_AT_A_TIME = 10_000
+_GOES_ON = "what was recorded before is safe, and `stepfold resume` goes on"
 
 
 class PostgresWriter:
@@ -336,10 +343,7 @@ class PostgresWriter:
                 self._database.keep_texts(texts)
             count = self._database.append(batch)
         except StoreError as error:
-            raise LogError(
-                self.path,
-                f"can't be written: {error}; what was recorded before is safe, and `stepfold resume` goes on",
-            ) from None
+            raise LogError(self.path, f"can't be written: {error}; {_GOES_ON}") from None
         if count != len(lines):
             raise LogError(
                 self.path,
@@ -356,7 +360,7 @@ class PostgresWriter:
         try:
             self._database.sync(self._run)
         except StoreError as error:
-            raise LogError(self.path, f"can't be made durable: {error}") from None
+            raise LogError(self.path, f"can't be made durable: {error}; {_GOES_ON}") from None
 
     def rest(self) -> None:
         """Nothing was put off but the wait for the disk."""
@@ -365,6 +369,9 @@ class PostgresWriter:
     def close(self) -> None:
         """Release the run."""
         self._store.release(self._run_id)
+
+
+_LOOK_AFTER_SERVER = "see that the server runs and lets this user in"
 
 
 class _Database:
@@ -397,14 +404,17 @@ class _Database:
             self._connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
             self._connection.execute(_SESSION)
         except psycopg.Error as error:
-            raise StoreError(f"{self.name}: can't be reached: {self._told(error)}") from None
+            raise StoreError(
+                f"{self.name}: can't be reached: {self._told(error)}; {_LOOK_AFTER_SERVER}"
+            ) from None
 
     def ask(self, work: Callable[[Any], Result]) -> Result:
         """Do something with the connection. Raises StoreError."""
         try:
             return work(self._connection)
         except (self._error, UnicodeError) as error:
-            raise StoreError(f"{self.name}: {self._told(error)}") from None
+            mending = _LOOK_AFTER_SERVER if self._connection.closed else "see to that in the database"
+            raise StoreError(f"{self.name}: {self._told(error)}; {mending}") from None
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a query. Raises StoreError."""
@@ -429,7 +439,7 @@ class _Database:
         return self.ask(lambda connection: int(connection.execute(_APPEND, batch, prepare=True).rowcount))
 
     def forget(self, query: str, *parameters: Any) -> None:
-        """Run what needs not be done where the connection is gone."""
+        """Run what needs not be done where it can't be."""
         with suppress(StoreError):
             self.ask(lambda connection: connection.execute(query, parameters))
 
@@ -471,19 +481,11 @@ def _make_tables(connection: Any) -> None:
         connection.execute(_TABLES)
 
 
-class _OneAtATime:
-    """While it is entered, no other process of this machine copies into the same folder."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = -1
-
-    def __enter__(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
+def _no_copies(folder: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{folder}: can't hold the copies of runs: {error.strerror}; free some space or open it to this "
+        "user, or name another with XDG_STATE_HOME"
+    )
 
 
 def _is_run_id(run_id: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stepfold.events.beside import forget_snapshot
+from stepfold.events.beside import forget_snapshot, make_room_for_snapshots
 from stepfold.events.folder_writer import FolderWriter
 from stepfold.events.index import Database, RunIndex
 from stepfold.events.journal import Journal, LogError
@@ -130,7 +130,9 @@ class Store:
 
     def writer(self, run_id: str) -> FolderWriter:
         """The append side of a run. Raises LogError when another writer holds it."""
-        return FolderWriter(self, run_id, Journal(self.path_of(run_id)))
+        journal = Journal(self.path_of(run_id))
+        make_room_for_snapshots(self.folder)
+        return FolderWriter(self, run_id, journal)
 
     def remove(self, run_id: str) -> None:
         """Forget a run. Raises LogError when a writer holds it."""

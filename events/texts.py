@@ -125,6 +125,9 @@ def unchanged(digest: str, content: bytes, where: str) -> bytes:
     return content
 
 
+_COPY_IT = "copy it there from the folder `texts` beside the log that this is a copy of"
+
+
 class TextFolder:
     """The texts beside a log, and beside all others of its folder."""
 
@@ -137,7 +140,7 @@ class TextFolder:
             with opened(self.folder / digest) as file:
                 content = file.read()
         except FileNotFoundError:
-            raise LostText(f"its text {digest} is missing from {self.folder}") from None
+            raise LostText(f"its text {digest} is missing from {self.folder}: {_COPY_IT}") from None
         except OSError as error:
             raise LostText(f"its text {digest} in {self.folder} can't be read: {error.strerror}") from None
         return unchanged(digest, content, str(self.folder))

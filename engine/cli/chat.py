@@ -11,7 +11,7 @@ from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrate
 from stepfold.engine.cli.output import note, say, visible, visible_line
 from stepfold.engine.cli.person import Person
-from stepfold.engine.cli.reading import chosen_store
+from stepfold.engine.cli.reading import chosen_store, existing_store
 from stepfold.engine.cli.run import project_folder
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.chat import Chat
@@ -50,7 +50,7 @@ def chat(
     folder = project_folder(project)
     settings = read_settings(folder)
     answering = model_for(model, settings)
-    with chosen_store(store, folder) as opened:
+    with (chosen_store if run_id is None else existing_store)(store, folder) as opened:
         chosen = "" if run_id is None else opened.find(run_id)
         person = Person()
         ends = _Ends()

@@ -10,7 +10,7 @@ import click
 from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrator
 from stepfold.engine.cli.output import note
-from stepfold.engine.cli.reading import chosen_store, trace_file
+from stepfold.engine.cli.reading import chosen_store, existing_store, trace_file
 from stepfold.engine.cli.run import project_folder, report
 from stepfold.engine.models.keys import secrets_of
 from stepfold.engine.models.protocol import Model
@@ -65,8 +65,9 @@ def fork(
     """
     folder = project_folder(project)
     configured = read_settings(folder)
-    with chosen_store(store, folder) as opened:
-        trace = trace_file(run_id) or opened.path_of(opened.find(run_id))
+    file = trace_file(run_id)
+    with (chosen_store if file else existing_store)(store, folder) as opened:
+        trace = file or opened.path_of(opened.find(run_id))
         source = read_log(trace).records
         if harness is not None:
             if model:

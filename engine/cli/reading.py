@@ -19,18 +19,20 @@ def chosen_store(store: str | None, project: Path | None = None) -> RunStore:
     return open_store(store_address(store, project))
 
 
-def is_there(store: str | None) -> bool:
-    """Whether there is a store to read from: a folder that exists, or a URL."""
-    address = store_address(store)
-    return isinstance(address, str) or address.is_dir()
+def is_there(store: str | None, project: Path | None = None) -> bool:
+    """Whether there is a store to read from: a folder in which runs lie, or a URL."""
+    address = store_address(store, project)
+    return isinstance(address, str) or (address / "runs").is_dir()
 
 
-def existing_store(store: str | None) -> RunStore:
-    """The store to read from. Raises StoreError when there is none: reading makes no folder."""
-    if not is_there(store):
-        folder = store_address(store)
+def existing_store(store: str | None, project: Path | None = None) -> RunStore:
+    """The store in which a recorded run is looked for. Raises StoreError when there is none: who asks for a
+    run that never was makes no folder.
+    """
+    if not is_there(store, project):
+        folder = store_address(store, project)
         raise StoreError(f"{folder}: no store here; name one with --store, or `cd` into the project")
-    return chosen_store(store)
+    return chosen_store(store, project)
 
 
 def trace_file(name: str) -> Path | None:

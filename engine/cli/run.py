@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stepfold.engine.cli.model import model_for
 from stepfold.engine.cli.narration import narrator
 from stepfold.engine.cli.output import counted, note, say
-from stepfold.engine.cli.reading import chosen_store
+from stepfold.engine.cli.reading import chosen_store, existing_store
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.configured import loop_of
 from stepfold.engine.runtime.reopen import refuse_ended
@@ -87,7 +87,7 @@ def resume(
     """
     folder = project_folder(project)
     settings = read_settings(folder)
-    with chosen_store(store, folder) as opened:
+    with existing_store(store, folder) as opened:
         found = opened.find(run_id)
         # First what the log says: who asks for an ended run needs no model to be told so.
         recorded = folded_undamaged(opened.path_of(found))

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from stepfold import events, projections
 from stepfold.events.beside import DIGEST_BYTES, digest_beside, opened, snapshot_of
-from stepfold.events.drafts import drafted
+from stepfold.events.drafts import drafted, sweep
 from stepfold.events.journal import (
     THE_BEGINNING,
     Log,
@@ -212,7 +212,9 @@ def _found(trace: Path, lines: _Lines) -> _Begun | None:
 
 
 def _keep(trace: Path, begun: _Begun, log: str) -> None:
-    """Write a snapshot, whole or not at all: a store that may only be read keeps none."""
+    """Write a snapshot, whole or not at all, where a store has made the folder for it: who reads a log that
+    lies anywhere else finds nothing new beside it. A store that may only be read keeps none.
+    """
     path = snapshot_of(trace)
     # Half a surrogate pair can't be written. A run in which one was said is folded as a whole each time.
     with suppress(OSError, UnicodeEncodeError):
@@ -229,7 +231,7 @@ def _keep(trace: Path, begun: _Begun, log: str) -> None:
             in_flight=tuple(sorted(begun.folded.in_flight)),
             texts=tuple(sorted(begun.texts)),
         )
-        path.parent.mkdir(0o755, exist_ok=True)
+        sweep(path.parent)
         # It holds what the log holds, and is for the same eyes.
         with drafted(path, trace.stat().st_mode & 0o666) as draft:
             draft.write_bytes(msgspec.json.encode(head) + b"\n" + state)

@@ -1,8 +1,8 @@
 """The trials of a suite over a Ray cluster: each is run and judged whole on one machine, and sent back.
 
 A machine has neither the suite's files nor the store. So a trial takes along what it needs, is run in a
-store of its own that is thrown away, and comes back as the lines of its logs and what was judged. A
-trial whose machine dies is begun anew on another one. Of a project that did not pass, nothing is kept.
+store of its own that is thrown away, and comes back as the lines of its logs, what was judged, and the
+project if it did not pass. A trial whose machine dies is begun anew on another one.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.runtime.settings import Settings
 from stepfold.engine.studies.evaluation import Evaluation, Judged
+from stepfold.engine.studies.project_tar import tarred, unpack
 from stepfold.engine.studies.scores import Score
 from stepfold.engine.studies.suite import Suite, Trial, project_files
 from stepfold.events.journal import read_log
@@ -38,10 +39,13 @@ class Parcel(Struct, frozen=True):
 
 
 class Returned(Struct, frozen=True):
-    """The lines of a trial's run and of its workers' runs, and what was judged."""
+    """The lines of a trial's run and of its workers' runs, what was judged, and the project as a tar: None
+    when it passed, empty when the project is too large.
+    """
 
     logs: dict[str, list[bytes]]
     judgement: Judged
+    project: bytes | None
 
 
 def run_on_ray(
@@ -68,6 +72,8 @@ def run_on_ray(
     for number, came in Cluster(jobs).as_they_end(tasks) if left else ():
         trial = left[number]
         score = scores[trial.run_id] = evaluation.take_in(trial, came.logs, came.judgement)
+        if came.project is not None:
+            unpack(came.project, evaluation.project_of(trial))
         told(score)
     return tuple(scores[trial.run_id] for trial in trials)
 
@@ -98,7 +104,9 @@ def run_elsewhere(parcel: Parcel, model_of: ModelOf) -> Returned:
                 run_id: [record.written for record in read_log(store.path_of(run_id)).records]
                 for run_id in store.run_ids()
             }
-            return Returned(logs, evaluation.judgement(trial))
+            project = evaluation.project_of(trial)
+            kept = tarred(project) if project.is_dir() else None
+            return Returned(logs, evaluation.judgement(trial), kept)
 
 
 def _unpacked(parcel: Parcel, folder: Path) -> Trial:

@@ -7,7 +7,6 @@ deleted, and its runs are read from their logs, which are the truth.
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b, file_digest
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from stepfold.events.chain import unsealed
+from stepfold.events.drafts import drafted, sweep
 from stepfold.events.journal import last_bytes, last_line
 from stepfold.projections.digest import digest_of
 from stepfold.projections.ending import ends_run
@@ -100,6 +100,7 @@ def keep(
         return packs.files
     with suppress(OSError, duckdb.Error):
         (store / FOLDER).mkdir(exist_ok=True)
+        sweep(store / FOLDER)
         found = list(ended.items())
         for start in range(0, len(found), RUNS_AT_MOST):
             _write(connection, store / FOLDER, dict(found[start : start + RUNS_AT_MOST]))
@@ -193,16 +194,14 @@ def _write_rows(
     The packs that it stands for go in between: two that count would be two copies of a run's rows.
     """
     file = folder / f"{_name(runs)}.parquet"
-    part, listed = (folder / f".{file.name}.{os.getpid()}{ending}" for ending in ("", ".json"))
-    try:
-        connection.execute(f"COPY ({rows}) TO {quoted(str(part))} (FORMAT parquet, CODEC zstd)")
-        listed.write_bytes(msgspec.json.encode(Pack(_shape(), _digest_of(part), runs)))
-        part.replace(file)
+    with drafted(file.with_suffix(".json")) as listed:
+        with drafted(file) as part:
+            # Into the draft itself: a file that DuckDB made beside it would have no lock.
+            how = "(FORMAT parquet, CODEC zstd, USE_TMP_FILE false)"
+            connection.execute(f"COPY ({rows}) TO {quoted(str(part))} {how}")
+            listed.write_bytes(msgspec.json.encode(Pack(_shape(), _digest_of(part), runs)))
         for old in instead_of:
             _delete(old.with_suffix(".json"), old)
-        listed.replace(file.with_suffix(".json"))
-    finally:
-        _delete(part, listed)
     return file
 
 

@@ -4,15 +4,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from stepfold.engine.runtime.run_log import RunLog
 from stepfold.engine.testing.store_laws import lines_of
+from stepfold.events.integrity import check
 from stepfold.events.journal import LogError, read_log
 from stepfold.events.postgres import PostgresStore
 from stepfold.events.store import StoreError, open_store
+from stepfold.events.vocabulary import ModelReplied
 from tests.postgres import new_database
 
 SECRET = "open%20sesame"
@@ -116,6 +121,82 @@ def test_a_killed_writer_leaves_whole_batches_and_a_free_run(
     assert count % 5 == 0
     assert count >= said + 5
     assert [record.written for record in read_log(store.path_of("r")).records] == lines_of("r", count + 3)
+
+
+def test_a_database_that_may_only_be_read_is_read_and_says_what_to_do_when_it_is_written(
+    store: PostgresStore, url: str, tmp_path: Path
+) -> None:
+    # `stepfold runs` was refused, because it could not keep the summaries that it had made.
+    lines = lines_of("r", 3)
+    store.writer("r").append(lines)
+    with PostgresStore(f"{url}&options=-cdefault_transaction_read_only%3Don", tmp_path / "reader") as reader:
+        reader.keep_summary("r", "{}")
+
+        assert reader.summary("r") is None
+        assert [record.written for record in read_log(reader.path_of("r")).records] == lines
+        with pytest.raises(LogError, match="in a read-only transaction; see to that in the database"):
+            reader.writer("new")
+
+
+def test_a_question_over_a_lost_connection_says_what_to_do(store: PostgresStore, url: str) -> None:
+    behind_its_back(
+        url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    )
+
+    with pytest.raises(StoreError, match="see that the server runs"):
+        store.run_ids()
+
+
+def test_writers_whose_connections_are_cut_over_and_over_keep_one_order(url: str, tmp_path: Path) -> None:
+    lines = lines_of("r", 1200)
+
+    def goes_on(number: int) -> int:
+        """Go on with the run, whoever has brought it so far, until it is whole; how often it was cut off."""
+        cut_off = 0
+        while True:
+            with suppress(LogError, StoreError), PostgresStore(url, tmp_path / str(number)) as own:
+                have = sum(1 for _ in own.kept("r"))
+                if have == len(lines):
+                    return cut_off
+                writer = own.writer("r")
+                have = sum(1 for _ in own.kept("r"))
+                for first in range(have, len(lines), 7):
+                    writer.append(lines[first : first + 7])
+            cut_off += 1
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(goes_on, number) for number in range(2)]
+        for _ in range(20):
+            behind_its_back(
+                url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            )
+            wait(writers, timeout=0.03)
+        cut_off = sum(writer.result() for writer in writers)
+
+    with PostgresStore(url, tmp_path / "end") as store:
+        assert list(store.kept("r")) == lines
+    assert cut_off
+
+
+def test_a_disk_that_can_not_hold_the_copies_is_named(store: PostgresStore, tmp_path: Path) -> None:
+    # It was told as if the output of the command could not be written.
+    store.writer("r").append(lines_of("r", 1))
+    (tmp_path / "copies" / "runs" / "r.jsonl").mkdir()
+
+    with pytest.raises(StoreError, match="can't hold the copies of runs: Is a directory; free some space"):
+        store.path_of("r")
+
+
+def test_texts_that_PostgreSQL_or_UTF_8_can_not_hold_come_back(store: PostgresStore) -> None:
+    said = ["a\0b", "half \ud83d", "\ufdd0=" + "0" * 64, "x" * 10_000_000, "\0" * 70_000, "\ud83d" * 70_000]
+    with RunLog(store, "r") as log:
+        log.begin()
+        for seq, text in enumerate(said):
+            log.record(ModelReplied(1, "r", seq, 1, "2026-01-01T00:00:00.000000Z", f"model:{seq}", text=text))
+
+    records = read_log(store.path_of("r")).records
+    assert [record.event.text for record in records if isinstance(record.event, ModelReplied)] == said
+    assert check(store.path_of("r"), store.kept("r")).store == "agrees"
 
 
 def test_a_copy_that_was_changed_is_made_anew_when_its_run_goes_on(store: PostgresStore) -> None:

@@ -1,7 +1,12 @@
 """A store folder: the journal is the truth, SQLite follows it and is made anew from it."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,7 @@ from stepfold.events.chain import chained, sealed, unsealed
 from stepfold.events.codec import encode
 from stepfold.events.index import IndexBehind
 from stepfold.events.index_fault import fault_of
-from stepfold.events.journal import read_log
+from stepfold.events.journal import Journal, LogError, read_log
 from stepfold.events.reconcile import Repair
 from stepfold.events.store import Store, StoreError, open_store
 from stepfold.events.vocabulary import ModelCompleted
@@ -256,3 +261,65 @@ def test_a_summary_holds_only_as_long_as_the_log_does_not_grow(tmp_path: Path) -
             log.record(event(5))
 
         assert store.summary("r") is None
+
+
+FIRST_LINE = """
+import resource, sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from stepfold.events.journal import LogError
+from stepfold.events.store import Store
+with Store(Path(sys.argv[1])) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+    writer = store.writer("r")
+    try:
+        writer.append([b"x" * int(sys.argv[2])])
+    except LogError as error:
+        print(error)
+    writer.close()
+"""
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_run_whose_first_line_could_not_be_written_leaves_nothing_to_be_resumed(
+    size: int, tmp_path: Path
+) -> None:
+    # It was to be resumed, which it could not be, and `last` was an empty file.
+    tmp_path.chmod(0o777)
+    code = [sys.executable, "-c", FIRST_LINE, str(tmp_path), str(size)]
+    said = subprocess.run(code, capture_output=True, text=True, check=True).stdout
+
+    assert "nothing of it is recorded. To go on, raise the limit" in said
+    assert "and then start it anew" in said
+    with Store(tmp_path) as store:
+        assert store.run_ids() == []
+
+
+def test_a_log_that_is_removed_while_another_waits_for_it_is_not_written_into(tmp_path: Path) -> None:
+    # What was written into a removed file was lost with it.
+    with Store(tmp_path) as store:
+        written(tmp_path)
+        path = store.path_of("r")
+        holder = Journal(path)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(Journal, path)
+            while len(_opened(path)) < 2 and not waiting.done():
+                pass
+            path.unlink()
+            holder.close()
+
+            with pytest.raises(LogError, match="was removed by another process"):
+                waiting.result()
+
+
+def _opened(path: Path) -> list[str]:
+    """The descriptors of this process that lead to a file."""
+    with os.scandir("/proc/self/fd") as entries:
+        return [entry.name for entry in entries if _target(entry.path) == str(path)]
+
+
+def _target(descriptor: str) -> str:
+    with suppress(OSError):
+        return str(Path(descriptor).readlink())
+    return ""

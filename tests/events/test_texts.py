@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import get_ident
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from stepfold.engine.runtime.replay import replay
 from stepfold.engine.runtime.run_log import RunLog
 from stepfold.engine.runtime.snapshots import folded
 from stepfold.events import texts
-from stepfold.events.beside import digest_beside
 from stepfold.events.chain import chained, sealed
 from stepfold.events.codec import decode, encode
 from stepfold.events.integrity import check, reseal
@@ -248,18 +246,6 @@ def test_nobody_but_the_owner_may_write_a_text_whatever_the_umask(tmp_path: Path
 
     (text,) = (tmp_path / "runs" / "texts").iterdir()
     assert (text.stat().st_mode & 0o777, text.parent.stat().st_mode & 0o777) == (0o644, 0o755)
-
-
-def test_a_draft_that_a_killed_process_of_this_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    folder = TextFolder(tmp_path / "r.jsonl")
-    folder.folder.mkdir()
-    digest = digest_beside(MEGABYTE.encode())
-    (folder.folder / f".{digest}.{os.getpid()}.{get_ident()}").symlink_to(tmp_path / "elsewhere")
-
-    folder.put_aside([encode(replied(1, MEGABYTE))])
-
-    assert [text.name for text in folder.folder.iterdir()] == [digest]
-    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_lost_text_can_be_given_up_for_good(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_log_without_its_texts_is_shown_and_says_in_a_line_what_is_missing(
 
     assert (shown.code, shown.err.count("\n")) == (0, 1)
     assert "completed" in shown.text
-    assert f"its text {text.name} is missing from {copied.parent / 'texts'}" in shown.err
+    assert f"its text {text.name} is missing from {copied.parent / 'texts'}: copy it there" in shown.err
     assert printed.out == copied.read_bytes()
     assert (printed.err.count("\n"), text.name in printed.err) == (1, True)
     assert verified.code == 2

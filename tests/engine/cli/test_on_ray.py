@@ -54,6 +54,13 @@ def test_traces_are_replayed_and_judged_there_as_here(
         assert told(there) == told(here)
 
 
+def kept_projects(store: Path) -> dict[str, bytes]:
+    """The files of the projects that were kept, by where they lie."""
+    files = [path for path in store.glob("evals/*/projects/**/*") if path.is_file()]
+    assert files
+    return {str(path.relative_to(store)): path.read_bytes() for path in files}
+
+
 def test_a_suite_is_run_there_and_its_logs_are_here(machines: Any, stepfold: Command, tmp_path: Path) -> None:
     folder = suite(tmp_path / "s")
     wrong = script(tmp_path / "wrong.jsonl", *WRONG)
@@ -67,6 +74,7 @@ def test_a_suite_is_run_there_and_its_logs_are_here(machines: Any, stepfold: Com
     assert (there.code, there.json["models"]) == (here.code, here.json["models"])
     shown = [[(one["run_id"], one["verdict"]) for one in result.json["runs"]] for result in (here, there)]
     assert shown[0] == shown[1]
+    assert kept_projects(tmp_path / "there") == kept_projects(tmp_path / "here")
     logs = sorted((tmp_path / "there" / "runs").glob("*.jsonl"))
     assert [log.stem for log in logs] == sorted(run_id for run_id, _ in shown[0])
     assert stepfold("replay", *logs).code == 0

@@ -113,7 +113,7 @@ def test_runs_are_listed_oldest_first(project: Project) -> None:
 
 
 def test_an_empty_store_says_how_to_fill_it(project: Project) -> None:
-    project.store.mkdir()
+    (project.store / "runs").mkdir(parents=True)
 
     result = project.ask("runs")
 
@@ -177,7 +177,7 @@ def test_a_closed_pipe_is_no_error(project: Project) -> None:
 
 @pytest.mark.parametrize("command", ["show", "log"])
 def test_an_unknown_run_is_named(project: Project, command: str) -> None:
-    project.store.mkdir()
+    (project.store / "runs").mkdir(parents=True)
 
     project.ask(command, "nothing-like-it").is_refused("no run 'nothing-like-it'", "stepfold runs")
 
@@ -188,6 +188,26 @@ def test_a_step_that_never_was_is_refused(project: Project) -> None:
     project.ask("prompt", "last", "--step", 9).is_refused("nothing at step 9")
 
 
-def test_looking_makes_no_store(project: Project) -> None:
-    project.ask("runs").is_refused(str(project.store), "no store here", "--store")
+@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize(
+    "asked", ["runs", "show nope", "log nope", "prompt nope --step 1", "diagram --audit", "resume nope"]
+)
+def test_looking_makes_no_store(asked: str, is_folder: bool, project: Project) -> None:
+    if is_folder:
+        project.store.mkdir()
+
+    command, *words = asked.split()
+    project.ask(command, *words).is_refused(str(project.store), "no store here", "--store")
+
+    assert project.store.exists() is is_folder
+    assert not is_folder or list(project.store.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", ["resume nope", "fork nope --at 3", "chat --resume nope"])
+def test_going_on_with_a_run_that_never_was_makes_no_store(asked: str, project: Project) -> None:
+    # It made an empty one.
+    words = (*asked.split(), "--project", project.folder, "--model", project.script(FINISH))
+
+    project.stepfold(*words).is_refused("no store here")
+
     assert not project.store.exists()

@@ -98,7 +98,13 @@ def test_the_runs_of_a_store_that_may_only_be_read_are_shown(stepfold: Command) 
         there = ("--store", project.store)
         model = project.script(FINISH)
         asked = []
-        for command in ("runs", "show last", "sql 'SELECT count(*) FROM runs'", f"replay {project.trace}"):
+        for command in (
+            "runs",
+            "show last",
+            "log last --verify",
+            "sql 'SELECT count(*) FROM runs'",
+            f"replay {project.trace}",
+        ):
             stepfold(*shlex.split(command), *there)
             with closed(project.store):
                 asked.append(stepfold(*shlex.split(command), *there))

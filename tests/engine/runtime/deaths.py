@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from stepfold.events.journal import Journal
 
@@ -36,3 +38,30 @@ def _lives(work: Callable[[], object], events: int, torn: float) -> None:
 
     Journal.append = append  # type: ignore[method-assign]
     work()
+
+
+def killed_at_touch(work: Callable[[], object], folder: Path, touches: int) -> bool:
+    """Do the work in a process that dies before it opens, renames or removes anything in this folder for the
+    so-manieth time. Whether it came that far.
+    """
+    life = multiprocessing.get_context("fork").Process(target=_touches, args=(work, str(folder), touches))
+    life.start()
+    life.join()
+    return life.exitcode == -signal.SIGKILL
+
+
+def _touches(work: Callable[[], object], folder: str, touches: int) -> None:
+    left = touches
+
+    def heard(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        if event in _TOUCHING and str(arguments[0]).startswith(folder):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(heard)
+    work()
+
+
+_TOUCHING = {"open", "os.mkdir", "os.rename", "os.remove"}

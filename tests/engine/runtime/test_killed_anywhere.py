@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from stepfold.events.configuration import CheckSpec
 from stepfold.events.integrity import check
 from stepfold.events.journal import read_log
 from tests.engine.cli.projects import FINISH, VERIFY, call, load
-from tests.engine.runtime.deaths import killed
+from tests.engine.runtime.deaths import killed, killed_at_touch
 
 COMMANDS = ("echo one >> ran", "echo two >> ran")
 REPLIES = (
@@ -33,8 +35,12 @@ EVENTS = 60
 CHECK = CheckSpec("fixed", "grep -q 'a + b' calc.py")
 
 
-def loop_in(project: Path) -> AgentLoop:
-    replies = b"\n".join(json.dumps({"text": reply}).encode() for reply in REPLIES)
+LARGE = (load("fs.write"), *(call("fs.write", path="calc.py", content=f"{n} a + b\n" * 9000) for n in (1, 2)))
+TEXTS = 2
+
+
+def loop_in(project: Path, said: Sequence[str] = REPLIES) -> AgentLoop:
+    replies = b"\n".join(json.dumps({"text": reply}).encode() for reply in said)
     return AgentLoop(
         model=Script.parse(replies), project=project, checks=(CHECK,), sandbox="none", memory=False
     )
@@ -79,3 +85,29 @@ def _assert_sound(project: Path, path: Path) -> None:
         found = check(path, store.index("r").lines())
     assert found.verdict == "whole"
     assert found.store == "agrees" or found.store.startswith("lacks")
+
+
+def test_a_run_killed_at_any_touch_of_its_large_texts_is_resumed_whole(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    path = project / ".stepfold" / "runs" / "r.jsonl"
+    replies = (*LARGE, VERIFY, FINISH)
+
+    def dies(touches: int) -> bool:
+        shutil.rmtree(project, ignore_errors=True)
+        project.mkdir()
+        run = partial(loop_in(project, replies).run, "make a + b", run_id="r")
+        return killed_at_touch(run, path.with_name("texts"), touches)
+
+    touches = 1
+    while dies(touches):
+        recorded = path.read_bytes()
+
+        outcome = loop_in(project, replies).resume("r")
+
+        assert (outcome.finish, outcome.steps) == ("completed", len(replies))
+        assert path.read_bytes().startswith(recorded)
+        assert replay(path).verdict == "identical"
+        # What a draft was left of is swept; a text whose line was never written lies there for the next.
+        assert {len(text.name) for text in path.with_name("texts").iterdir()} == {64}
+        touches += 1
+    assert touches > TEXTS * 5

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from stepfold.engine.runtime import snapshots
 from stepfold.engine.runtime.snapshots import folded, folded_from, folded_undamaged
-from stepfold.events.beside import snapshot_of
+from stepfold.events.beside import make_room_for_snapshots, snapshot_of
 from stepfold.events.chain import sealed_anew
 from stepfold.events.codec import encode
 from stepfold.events.journal import DamagedLog, read_log
 from stepfold.events.vocabulary import BLANK, RunStarted
-from stepfold.projections.run import fold
+from stepfold.projections.run import evolve, fold
 from stepfold.projections.state import Run
 from stepfold.testing import event_logs
 from tests.engine.core.stories import STORIES
@@ -36,6 +36,7 @@ def _every_fold_is_long() -> Iterator[None]:
 
 def placed(folder: Path, content: bytes) -> Path:
     (folder / "runs").mkdir(exist_ok=True)
+    make_room_for_snapshots(folder)
     trace = folder / "runs" / "r.jsonl"
     trace.write_bytes(content)
     return trace
@@ -98,6 +99,18 @@ def test_the_run_of_a_fixture_goes_on_from_half_of_it(fixture: Path, tmp_path: P
 
     assert state(folded(trace, []).run) == fold_of(trace)
     assert place_of(trace) == len(lines)
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.parent.name)
+def test_the_run_of_a_fixture_that_is_put_down_after_each_event_is_at_each_the_same(fixture: Path) -> None:
+    # What two parts of a run share as one object is two after it was read back: that may make no difference.
+    whole, again = Run(), Run()
+    for record in read_log(fixture).records:
+        evolve(whole, record.event)
+        again = msgspec.json.decode(msgspec.json.encode(again), type=Run)
+        evolve(again, record.event)
+
+        assert state(again) == state(whole), record.event.seq
 
 
 def story(tmp_path: Path) -> Path:
@@ -237,6 +250,17 @@ def test_a_log_that_lies_in_no_store_is_folded_and_nothing_is_put_beside_it(tmp_
     assert list(tmp_path.iterdir()) == [trace]
 
 
+def test_a_log_in_a_folder_runs_that_is_no_store_is_folded_and_nothing_is_put_beside_it(
+    tmp_path: Path,
+) -> None:
+    # Whoever only looked at a log in a folder of that name found another folder beside it.
+    trace = placed(tmp_path, FIXTURES[0].read_bytes())
+    (tmp_path / "folded").rmdir()
+
+    assert state(folded(trace, []).run) == fold_of(trace)
+    assert list(tmp_path.iterdir()) == [tmp_path / "runs"]
+
+
 def test_a_run_in_which_half_a_surrogate_pair_was_said_is_folded_as_a_whole(tmp_path: Path) -> None:
     trace = placed(tmp_path, written([RunStarted(*BLANK, config=config(goal="half \ud83d"), engine="e")]))
 
@@ -247,6 +271,7 @@ def test_a_run_in_which_half_a_surrogate_pair_was_said_is_folded_as_a_whole(tmp_
 def test_a_store_in_which_no_folder_can_be_made_is_read_all_the_same(tmp_path: Path) -> None:
     trace = placed(tmp_path, written(STORIES["evidence goes stale"]()))
     # A file in its place keeps root out too.
+    (tmp_path / "folded").rmdir()
     (tmp_path / "folded").write_bytes(b"")
 
     assert state(folded(trace, []).run) == fold_of(trace)
