@@ -68,6 +68,9 @@ def write_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
     in_new_folder, before = not real.parent.exists(), _before(real, workspace)
     content = arguments["content"].encode("utf-8", "surrogatepass")
     workspace.write_bytes(real, content)
+    if before == content:
+        # No error: a call that is made again after a crash finds what it wrote.
+        return returned(f"{path} already had this content ({len(content)} bytes): nothing is different now")
     if before is not None:
         return returned(f"replaced {path} ({_replacement(before, content)})")
     made = f"created {path} ({len(content)} bytes)"

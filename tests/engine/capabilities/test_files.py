@@ -58,6 +58,29 @@ def test_write_makes_folders_and_replaces(hands: Any, project: Path) -> None:
     assert (project / "a/b/c.txt").read_bytes() == b""
 
 
+def test_write_says_how_much_there_was_and_that_a_line_break_was_lost(hands: Any, project: Path) -> None:
+    """Asked to change one line, models wrote that line alone, and files lost the line break at their end."""
+    (project / "list.txt").write_text("bread\nmilk\n")
+
+    assert hands("fs.write", path="list.txt", content="milk").content == (
+        "replaced list.txt (4 bytes; it had 11, and a line break at its end, which it has no more)"
+    )
+    assert (
+        hands("fs.write", path="list.txt", content="tea").content == "replaced list.txt (3 bytes; it had 4)"
+    )
+
+
+def test_a_write_of_what_is_there_is_told_and_no_error(hands: Any, project: Path) -> None:
+    hands("fs.write", path="list.txt", content="milk\n")
+
+    again = hands("fs.write", path="list.txt", content="milk\n")
+
+    assert (again.error, again.content) == (
+        "",
+        "list.txt already had this content (5 bytes): nothing is different now",
+    )
+
+
 @pytest.mark.parametrize("path", [".", "src", "src/", "notes.txt/x"])
 def test_write_on_a_folder_or_below_a_file_is_an_error_to_react_to(hands: Any, path: str) -> None:
     result = hands("fs.write", path=path, content="x")
