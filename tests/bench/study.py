@@ -95,12 +95,20 @@ def main() -> None:
     parser.add_argument("--loops", default="bare,plain", help=f"some of {','.join(LOOPS)}, with commas")
     parser.add_argument("--tasks", type=int, default=30, help="the first so many")
     parser.add_argument("--after", type=int, default=0, help="but not the very first so many")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page", type=Path, help="write the table into this page")
     parser.add_argument("--show", action="store_true", help="only what is recorded: ask no model")
     given = parser.parse_args()
     loops = [LOOPS[word] for word in given.loops.split(",")]
     rows = asyncio.run(
-        studied(given.models, given.store, loops, slice(given.after, given.tasks), asks=not given.show)
+        studied(
+            given.models,
+            given.store,
+            loops,
+            slice(given.after, given.tasks),
+            seed=given.seed,
+            asks=not given.show,
+        )
     )
     text = "\n".join(tables(rows))
     if given.page is None:
@@ -110,10 +118,10 @@ def main() -> None:
 
 
 async def studied(
-    models: Sequence[str], folder: Path, loops: Sequence[str], which: slice, *, asks: bool
+    models: Sequence[str], folder: Path, loops: Sequence[str], which: slice, *, seed: int, asks: bool
 ) -> list[Row]:
     """The rows of all runs, in the order of the tasks; what is not recorded is run, if that is wanted."""
-    suites = {loop: suite_for(loop) for loop in loops}
+    suites = {loop: suite_for(loop, seed) for loop in loops}
     tasks = [task.id for task in read_suite(SUITE).tasks[which]]
     rows: list[Row] = []
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,14 +140,14 @@ async def studied(
     return rows
 
 
-def suite_for(loop: str) -> Suite:
+def suite_for(loop: str, seed: int) -> Suite:
     """The suite as it ships, with what is asked of the model."""
     suite = read_suite(SUITE)
     model = MODEL | ({"response_format": "actions"} if loop == CONSTRAINED else {})
     patient = {**suite.settings["loop"], "model_request_timeout": 600.0, "preload": PRELOAD}
     if loop == CONSTRAINED:
         patient |= FOR_SMALL_MODELS
-    return replace(suite, settings={**suite.settings, "loop": patient, "model": model}, seeds=(1,))
+    return replace(suite, settings={**suite.settings, "loop": patient, "model": model}, seeds=(seed,))
 
 
 async def ours(trial: Trial, loop: str, evaluation: Evaluation, store: RunStore, *, asks: bool) -> Row | None:
