@@ -298,3 +298,18 @@ def test_who_does_nothing_and_says_done_fails_every_task(suite: Suite, trial: Tr
 
     ended = LoopOutcome("r", "completed", "completed", 1, 1, 0, "done", (), (), "", Usage())
     assert Score(trial, ended, hidden).verdict == "false_completion"
+
+
+def test_last_is_the_newest_run_that_no_evaluation_made(evaluation: Evaluator, stepfold: Command) -> None:
+    # It was one of the trials, which nobody had asked for by hand.
+    project = evaluation.folder / "project"
+    project.mkdir()
+    there = ("--store", evaluation.store)
+    model = evaluation.model(ASK)
+    own = stepfold("run", "ask", "--project", project, "--model", model, "--json", *there).json["run_id"]
+    (trial,) = runs(evaluation("--json"))
+
+    assert stepfold("show", "last", "--json", *there).json["run_id"] == own
+    assert stepfold("show", trial["run_id"], "--json", *there).json["run_id"] == trial["run_id"]
+    (evaluation.store / "runs" / f"{own}.jsonl").unlink()
+    assert stepfold("show", "last", "--json", *there).json["run_id"] == trial["run_id"]
