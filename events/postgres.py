@@ -23,7 +23,7 @@ from stepfold.events.codec import LineError, decode
 from stepfold.events.journal import RECORDED_ALREADY, Log, LogError, last_line, read_log
 from stepfold.events.liveness import HELD, granted
 from stepfold.events.reconcile import NOTHING, Repair
-from stepfold.events.run_store import StoreError, found_among, require_run_id
+from stepfold.events.run_store import SUITES, StoreError, found_among, require_run_id
 from stepfold.events.texts import LostText, aside, escaped, must_change, self_contained, unchanged
 
 _TABLES = """
@@ -158,7 +158,7 @@ class PostgresStore:
 
     def find(self, text: str) -> str:
         """The run that `text` names: its id, an unambiguous start of it, or `last`. Raises StoreError."""
-        return found_among(self.run_ids(), text, self._newest, self.name)
+        return found_among(self.run_ids(), text, self._newest, self.name, self.folder / SUITES)
 
     def _newest(self, run_ids: Sequence[str]) -> str:
         query = (

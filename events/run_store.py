@@ -5,12 +5,19 @@ those laws serves everywhere one is asked for. Ours are `stepfold.events.store.S
 `stepfold.events.postgres.PostgresStore` (a database that machines share).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from stepfold.events.journal import Log
 from stepfold.events.reconcile import Repair
+
+SUITES = "evals"
+"""The folder, in that of a store, which has one for each suite that was evaluated there."""
+
+TRIAL_DIGEST = 8
+"""Hex digits at the end of the id of a run that an evaluation made."""
 
 
 class StoreError(Exception):
@@ -146,8 +153,12 @@ def require_run_id(run_id: str) -> None:
         raise StoreError(f"{run_id!r} is no run id: it may not be empty or hold a slash")
 
 
-def found_among(run_ids: Iterable[str], text: str, newest: Callable[[Sequence[str]], str], where: str) -> str:
-    """The run that `text` names among these; `newest` tells the one written last. Raises StoreError."""
+def found_among(
+    run_ids: Iterable[str], text: str, newest: Callable[[Sequence[str]], str], where: str, suites: Path
+) -> str:
+    """The run that `text` names among these; `newest` tells the one written last, and `suites` is the folder
+    SUITES of the store. Raises StoreError.
+    """
     ids = list(run_ids)
     if text in ids:
         return text
@@ -155,10 +166,18 @@ def found_among(run_ids: Iterable[str], text: str, newest: Callable[[Sequence[st
     roots = set(ids)
     ids = [run_id for run_id in ids if "." not in run_id or run_id.partition(".")[0] not in roots]
     if text == "last" and ids:
-        return newest(ids)
+        # An evaluation makes hundreds of runs, and none of them is the one that a person has just made.
+        trials = _trials(suites)
+        return newest([run_id for run_id in ids if not trials.match(run_id)] or ids)
     found = [run_id for run_id in ids if text and run_id.startswith(text)]
     if len(found) == 1:
         return found[0]
     if found:
         raise StoreError(f"{text!r} names {len(found)} runs: {', '.join(found[:5])}; write more of the id")
     raise StoreError(f"no run {text!r} in {where}; `stepfold runs` lists what is there")
+
+
+def _trials(suites: Path) -> re.Pattern[str]:
+    """The ids of the runs of evaluations: the suite's name in front, and a digest at the end."""
+    names = "|".join(re.escape(folder.name) for folder in suites.glob("*"))
+    return re.compile(rf"(?:{names})-.*-[0-9a-f]{{{TRIAL_DIGEST}}}$" if names else r"(?!)", re.DOTALL)

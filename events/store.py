@@ -15,7 +15,7 @@ from stepfold.events.folder_writer import FolderWriter
 from stepfold.events.index import Database, RunIndex
 from stepfold.events.journal import Journal, LogError
 from stepfold.events.liveness import is_locked
-from stepfold.events.run_store import RunStore, StoreError, found_among, require_run_id
+from stepfold.events.run_store import SUITES, RunStore, StoreError, found_among, require_run_id
 
 _BEHIND = "behind"
 
@@ -81,7 +81,7 @@ class Store:
 
     def find(self, text: str) -> str:
         """The run that `text` names: its id, an unambiguous start of it, or `last`. Raises StoreError."""
-        return found_among(self.run_ids(), text, self._newest, str(self.folder))
+        return found_among(self.run_ids(), text, self._newest, str(self.folder), self.folder / SUITES)
 
     def _newest(self, run_ids: Sequence[str]) -> str:
         return max(run_ids, key=lambda run_id: (self.path_of(run_id).stat().st_mtime_ns, run_id))

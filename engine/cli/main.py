@@ -58,6 +58,18 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(f"stepfold.engine.cli.{module}"), attribute)
         return command
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was called. Raises UsageError, which names one that is like it."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            alike = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `stepfold {alike[0]}`?" if alike else "they are listed by `stepfold --help`"
+            raise click.UsageError(f"there is no command {args[0]!r}: {hint}")
+        return super().resolve_command(context, args)
+
     def invoke(self, context: click.Context) -> Any:
         """Run the command. Whoever reads our output may stop at any time; click would call that an error."""
         try:

@@ -1,11 +1,14 @@
 """`stepfold runs`, `show` and `prompt`: looking at what is recorded."""
 
 import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from stepfold.engine.cli.output import note, raw, say, visible_line
+from stepfold.engine.cli.output import counted, note, raw, say, visible_line
 from stepfold.engine.cli.reading import existing_store, fold_file, fold_noting, located, read_noting
 from stepfold.engine.cli.run import OPEN, as_it_stands, open_status, outcome_json, show_outcome
 from stepfold.engine.models.protocol import body
@@ -31,13 +34,37 @@ def runs(store: str | None, for_machines: bool) -> None:
     if not rows:
         say('no runs yet: `stepfold run "GOAL"` makes one, `stepfold demo` shows one')
         return
-    say(f"{'run':<24} {'finish':<17} {'steps':>5} {'actions':>7} {'rejected':>8}  goal")
-    for row in rows:
-        word = row["status"] if row["status"] in OPEN else row["finish"]
-        say(
-            f"{row['run_id']:<24} {word:<17} {row['steps']:>5} {row['actions']:>7} "
-            f"{row['rejected']:>8}  {_origin(row)}{visible_line(row['goal'])[:60]}"
-        )
+    for line in _table(rows, shutil.get_terminal_size((_WIDE, 24)).columns):
+        say(line)
+
+
+_WIDE = 140
+"""Columns of an output that is no terminal."""
+
+_GOAL_AT_LEAST = 12
+
+
+def _table(rows: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
+    """The rows below their heads, as wide as what stands in them. An id is never cut, for it is what a person
+    copies: the goal is, and what counts less than it is left out where there is no room.
+    """
+    counts = ["steps", "actions", "rejected"]
+    words = [row["status"] if row["status"] in OPEN else row["finish"] for row in rows]
+    id_width = max(len("run"), *(len(visible_line(row["run_id"])) for row in rows))
+    word_width = max(len("finish"), *map(len, words))
+
+    def left() -> int:
+        return width - id_width - word_width - sum(len(name) + 1 for name in counts) - 3
+
+    while left() < _GOAL_AT_LEAST and counts:
+        counts.pop()
+    room = max(left(), _GOAL_AT_LEAST)
+    heads = " ".join(["finish".ljust(word_width), *counts])
+    yield f"{'run':<{id_width}} {heads}  goal"
+    for row, word in zip(rows, words, strict=True):
+        cells = " ".join([word.ljust(word_width), *(f"{row[name]:>{len(name)}}" for name in counts)])
+        goal = f"{_origin(row)}{visible_line(row['goal'])}"[:room]
+        yield f"{visible_line(row['run_id']):<{id_width}} {cells}  {goal}".rstrip()
 
 
 def _origin(row: dict[str, Any]) -> str:
@@ -72,18 +99,20 @@ def show(run_id: str, store: str | None, for_machines: bool) -> None:
 
 @click.command(epilog="Example: stepfold prompt last --step 3")
 @click.argument("run_id", metavar="RUN")
-@click.option("--step", type=click.IntRange(1), required=True, metavar="N", help="Which step, from 1.")
+@click.option("--step", type=click.IntRange(1), metavar="N", help="Which step, from 1.")
 @_STORE
 @_JSON
-def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> None:
+def prompt(run_id: str, step: int | None, store: str | None, for_machines: bool) -> None:
     """Exactly what the model was sent at step N of RUN, rebuilt from the log alone.
 
     The digest of what is rebuilt is compared with the one recorded. Exit code 3 when they differ.
     """
     trace = located(run_id, store).trace
+    if step is None:
+        raise click.UsageError(f"which step? {_steps_of(trace)}: name one with --step N")
     rebuilt = recorded_request((record.event for record in read_noting(trace)), step)
     if rebuilt is None:
-        raise click.UsageError(f"{trace}: the model was asked nothing at step {step}")
+        raise click.UsageError(f"{trace}: the model was asked nothing at step {step}; {_steps_of(trace)}")
     tree = body(rebuilt.request)
     if for_machines:
         head = {"run_id": rebuilt.run_id, "step": step, "digest": rebuilt.digest, "agrees": rebuilt.agrees}
@@ -95,6 +124,10 @@ def prompt(run_id: str, step: int, store: str | None, for_machines: bool) -> Non
     if not rebuilt.agrees:
         note(f"the rebuilt request has another digest than the recorded {rebuilt.digest}")
         raise SystemExit(3)
+
+
+def _steps_of(trace: Path) -> str:
+    return f"the run has {counted(fold_file(trace).step, 'step', 'steps')}"
 
 
 def summary_of(store: RunStore, run_id: str) -> dict[str, Any]:

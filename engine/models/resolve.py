@@ -1,5 +1,6 @@
 """From what a person writes after `--model` to the model it means."""
 
+import re
 from urllib.parse import urlsplit
 
 from stepfold.engine.models.discovery import probe
@@ -8,6 +9,8 @@ from stepfold.engine.models.keys import key_of
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.recorded import Recording, RecordingError
 from stepfold.engine.models.scripted import Script, ScriptError
+
+_HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]+(?:[/#]|$)")
 
 FORMS = "URL#NAME, script:FILE or trace:FILE"
 
@@ -40,7 +43,9 @@ def resolve(spec: str, *, api_key_env: str = "OPENAI_API_KEY", timeout: float = 
                 )
     except (ScriptError, RecordingError) as error:
         raise ModelSpecError(str(error)) from None
-    raise ModelSpecError(f"the model {_shown(spec)!r} is no model spec: write {FORMS}")
+    shown = _shown(spec)
+    hint = f" (did you mean http://{shown}?)" if _HOST_AND_PORT.match(spec) else ""
+    raise ModelSpecError(f"the model {shown!r} is no model spec: write {FORMS}{hint}")
 
 
 def _shown(spec: str) -> str:

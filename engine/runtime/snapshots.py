@@ -87,7 +87,12 @@ def folded_undamaged(trace: Path) -> Run:
 
 
 def folded_from(log: Log, trace: Path) -> Folded:
-    """The run that a log makes which was read from `trace`: only what a snapshot lacks is folded."""
+    """The run that a log makes which was read from `trace`: only what a snapshot lacks is folded.
+
+    The fold alone is spared, and not the reading. Who has such a log is about to write behind its last line:
+    each line and seal was looked at for that, and SQLite was given what it lacks. A store does so without
+    a snapshot, which is a cache of the engine above it that may be gone at any time.
+    """
     try:
         with trace.open("rb") as file:
             before = _found(trace, _Lines(file))

@@ -22,7 +22,7 @@ from stepfold.engine.studies.final_state import judged, lay_out
 from stepfold.engine.studies.scores import HiddenResult, Score, got_no_reply
 from stepfold.engine.studies.suite import Suite, Trial
 from stepfold.events.journal import Journal, LogError, read_log
-from stepfold.events.run_store import RunStore
+from stepfold.events.run_store import SUITES, RunStore
 from stepfold.events.texts import self_contained_lines
 from stepfold.projections.outcome import LoopOutcome, outcome
 from stepfold.projections.run import fold
@@ -178,7 +178,7 @@ class Evaluation:
 
 def folder_of(suite: Suite, store: RunStore) -> Path:
     """Where what belongs to a suite lies in a store."""
-    return store.folder / "evals" / suite.name
+    return store.folder / SUITES / suite.name
 
 
 def recorded_judgements(folder: Path) -> dict[str, Judged]:

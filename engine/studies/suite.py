@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from stepfold.engine.capabilities.paths import STORE, path_fault
 from stepfold.engine.runtime.settings import CheckSettings, Settings, SettingsError
 from stepfold.engine.runtime.settings_file import FILE_NAME, parse_toml, settings_of, shaped
+from stepfold.events.run_store import TRIAL_DIGEST
 from stepfold.projections.digest import digest_of
 from stepfold.projections.outcome import FINISHES, Finish
 
@@ -183,7 +184,7 @@ def _trial(
         _content_of(spec) or model,
         tree,
     )
-    digest = digest_of(msgspec.json.encode(depends))[:8]
+    digest = digest_of(msgspec.json.encode(depends))[:TRIAL_DIGEST]
     place = f"{'' if seed is None else f's{seed}'}r{repeat}"
     run_id = f"{suite.name}-{task.id}-{_plain(label)}-{place}-{digest}"
     return Trial(

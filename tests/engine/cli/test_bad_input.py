@@ -164,7 +164,6 @@ def test_a_script_that_is_a_folder(project: Project) -> None:
         ["run", GOAL, "--max-steps", "many"],
         ["run", GOAL, "--profile", "poetry"],
         ["run", GOAL, "--nonsense"],
-        ["prompt", "last"],
         ["diagram", "--loop", "spiral"],
         ["no-such-command"],
         ["--nonsense"],

@@ -138,3 +138,17 @@ def test_a_command_without_arguments_shows_its_help_in_lines(capsys: pytest.Capt
 
         assert left.value.code == 2
         assert "\nCommands:\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("rnu", "did you mean `stepfold run`?"),
+        ("replya", "did you mean `stepfold replay`?"),
+        ("xyz", "--help"),
+    ],
+)
+def test_a_command_that_is_not_there_is_answered_with_the_one_that_was_meant(
+    asked: str, told: str, stepfold: Command
+) -> None:
+    stepfold(asked, "last").is_refused(f"there is no command '{asked}'", told)

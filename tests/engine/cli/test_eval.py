@@ -317,3 +317,18 @@ def test_the_checks_that_are_shown_do_not_all_pass_before_the_work(
     passed = asyncio.run(judged(task, tmp_path / "project", "", probe().backend, trial.settings))
 
     assert not all(check.passed for check in passed)
+
+
+def test_last_is_the_newest_run_that_no_evaluation_made(evaluation: Evaluator, stepfold: Command) -> None:
+    # It was one of the trials, which nobody had asked for by hand.
+    project = evaluation.folder / "project"
+    project.mkdir()
+    there = ("--store", evaluation.store)
+    model = evaluation.model(ASK)
+    own = stepfold("run", "ask", "--project", project, "--model", model, "--json", *there).json["run_id"]
+    (trial,) = runs(evaluation("--json"))
+
+    assert stepfold("show", "last", "--json", *there).json["run_id"] == own
+    assert stepfold("show", trial["run_id"], "--json", *there).json["run_id"] == trial["run_id"]
+    (evaluation.store / "runs" / f"{own}.jsonl").unlink()
+    assert stepfold("show", "last", "--json", *there).json["run_id"] == trial["run_id"]

@@ -19,6 +19,7 @@ from tests.engine.cli.projects import (
     read,
     wait_for,
 )
+from tests.house import PROSE
 
 HOSTILE = {
     "a lone surrogate": "half \ud83d of a pair",
@@ -211,3 +212,30 @@ def test_going_on_with_a_run_that_never_was_makes_no_store(asked: str, project: 
     project.stepfold(*words).is_refused("no store here")
 
     assert not project.store.exists()
+
+
+def test_long_ids_keep_the_columns_and_a_narrow_terminal_drops_what_counts_less(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run(FINISH, options=["--max-steps", 1])
+    longer = project.trace.with_name(f"{'imported-' * 4}1.jsonl")
+    longer.write_bytes(project.trace.read_bytes())
+    tables = {}
+    for width in (140, 60):
+        monkeypatch.setenv("COLUMNS", str(width))
+        tables[width] = project.ask("runs").text.splitlines()
+
+    for head, *rows in tables.values():
+        assert {row.index("missing_evidence") for row in rows} == {head.index("finish")}
+        assert len(rows) == 2
+        assert longer.stem in rows[1]
+        assert {row[head.index("goal") :] for row in rows} <= {"make the test pass", "make the tes"}
+    assert tables[140][0].split() == ["run", "finish", "steps", "actions", "rejected", "goal"]
+    assert tables[60][0].split() == ["run", "finish", "goal"]
+
+
+def test_without_a_step_it_says_how_many_there_are(project: Project) -> None:
+    project.run(PROSE, PROSE, FINISH, options=["--max-steps", 3])
+
+    project.ask("prompt", "last").is_refused("the run has 3 steps", "--step N")
+    project.ask("prompt", "last", "--step", 9).is_refused("nothing at step 9", "the run has 3 steps")

@@ -27,6 +27,10 @@ def test_a_url_without_a_name_means_the_only_model(server):
     ("spec", "says"),
     [
         ("gpt-4", "write URL#NAME"),
+        ("gpt-4", "trace:FILE$"),
+        ("qwen:7b", "trace:FILE$"),
+        ("localhost:8080", r"did you mean http://localhost:8080\?"),
+        ("127.0.0.1:8080/v1#qwen", r"did you mean http://127\.0\.0\.1:8080/v1#qwen\?"),
         ("", "write URL#NAME"),
         ("script:", "names no file"),
         ("script:/none/such", "can't read the script"),
