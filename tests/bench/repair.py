@@ -23,7 +23,7 @@ from stepfold.engine.contract.schemas import TOOLS
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.goal_effects import request_of
-from stepfold.events.configuration import WORDING, CheckSpec, Generation, GoalConfig
+from stepfold.events.configuration import WORDING_OF_MENDS, CheckSpec, Generation, GoalConfig
 from stepfold.events.vocabulary import ModelReplied
 from stepfold.projections.effects import AskModel
 from stepfold.projections.prompt import GoalPrompt
@@ -31,7 +31,9 @@ from tests.house import Story
 
 REPLIES = Path(__file__).parents[1] / "data" / "real_replies.jsonl"
 OF_A_CLASS = 1
-SEEDS = (1,)
+SEEDS = (1, 2, 3)
+REPAIRS = (1, WORDING_OF_MENDS)
+"""The versions of the wording whose repairs differ."""
 GOAL = "Fix the bug in src/util.py so that the unit tests pass"
 NAMED = re.compile(r'"name"\s*:\s*"([^"]*)"')
 HARDEST = ("ArgumentsNotObject verify", "NotJson missing_brace", "NotJson extra_brace", "NotJson prose")
@@ -86,7 +88,7 @@ def verdict(reply: str, said: str) -> str:
 
 async def measured(model: Model, replies: dict[str, list[str]]) -> None:
     """Ask, and tell as it goes."""
-    totals: dict[int, dict[str, int]] = {wording: defaultdict(int) for wording in range(1, WORDING + 1)}
+    totals: dict[int, dict[str, int]] = {wording: defaultdict(int) for wording in REPAIRS}
     for kind, texts in replies.items():
         counts: dict[int, dict[str, int]] = {wording: defaultdict(int) for wording in totals}
         for text in texts:
