@@ -11,6 +11,7 @@ to any depth with few open files, and raises for nothing that a command can have
 import contextlib
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from os.path import lexists
@@ -30,7 +31,10 @@ NUMBERS_AT_MOST = 100
 LONGEST_PATH = 4096
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_USABLE = stat.S_IRUSR | stat.S_IXUSR
+_HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_lending = threading.Lock()
+"""Held while a folder has a right that its owner didn't give it: who looks meanwhile would leave it at that."""
 
 Identity = tuple[int, int, int]
 """Device and inode: what stays when something is moved. Of a link, which can't be kept from being replaced,
@@ -83,7 +87,8 @@ class Place(Struct, frozen=True):
 class Known(Struct, frozen=True):
     """What was there before a command: repositories and where they lie, and folders that were shut.
 
-    A shut one counts with its time of change, which nobody who has opened it can put back.
+    Shut is what its owner may not enter, whether it may be listed or not: git can't reach a name in it. A
+    shut one counts with its time of change, which nobody who has opened it can put back.
     """
 
     repositories: dict[Identity, str]
@@ -164,10 +169,22 @@ def put_aside(folder: int, name: str) -> str:
     try:
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
     except PermissionError:
-        mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        os.chmod(folder, mode | stat.S_IRWXU)
-        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+        with _lent(folder, stat.S_IRWXU):
+            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
     return new
+
+
+@contextlib.contextmanager
+def _lent(folder: int, rights: int) -> Iterator[None]:
+    """Give an open folder's owner more rights for a moment. Raises OSError where it isn't ours to give."""
+    path = f"/proc/self/fd/{folder}"
+    with _lending:
+        mode = stat.S_IMODE(os.fstat(folder).st_mode)
+        os.chmod(path, mode | rights)  # noqa: PTH101
+        try:
+            yield
+        finally:
+            os.chmod(path, mode)  # noqa: PTH101
 
 
 def _names_aside(name: str) -> Iterator[str]:
@@ -274,13 +291,16 @@ class _Walk:
     def _opened(self, name: str, above: int) -> int | None:
         """An open folder; None for one that was shut before, and so holds nothing new."""
         found = os.stat(name, dir_fd=above, follow_symlinks=False)
-        if found.st_mode & _USABLE != _USABLE and stat.S_ISDIR(found.st_mode):
+        if not found.st_mode & stat.S_IXUSR and stat.S_ISDIR(found.st_mode):
             self.shut.append(_moment(found))
             if not self._may_open(found):
                 return None
             _make_usable(name, above, found)
             self.opened.append(self._path(name))
-        return os.open(name, _FOLDER, dir_fd=above)
+        try:
+            return os.open(name, _FOLDER, dir_fd=above)
+        except PermissionError:
+            return _listed_for_once(name, above)
 
     def _go_up(self) -> None:
         below = self._way.pop()
@@ -289,7 +309,8 @@ class _Walk:
             return
         above = self._way[-1]
         try:
-            above.descriptor = os.open("..", _FOLDER, dir_fd=below.descriptor)
+            # It has been listed, and may be one that can only be entered.
+            above.descriptor = os.open("..", _HANDLE, dir_fd=below.descriptor)
             moved = _identity(os.fstat(above.descriptor)) != above.identity
         except OSError:
             moved = True
@@ -334,11 +355,26 @@ def _is_empty(place: Place) -> bool:
 
 def _make_usable(name: str, above: int | None, found: os.stat_result) -> None:
     """Give a folder's owner all rights again, whatever stands at its path by now. Raises OSError."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    handle = os.open(name, _HANDLE, dir_fd=above)
     try:
         os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(found.st_mode) | stat.S_IRWXU)  # noqa: PTH101
     finally:
         os.close(handle)
+
+
+def _listed_for_once(name: str, above: int | None) -> int:
+    """Open a folder that its owner may enter and not list, whose mode is then what it was. Raises OSError.
+
+    Of somebody else's it is a handle, by which names can be asked for.
+    """
+    handle = os.open(name, _HANDLE, dir_fd=above)
+    try:
+        with _lent(handle, stat.S_IRUSR):
+            listed = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return handle
+    os.close(handle)
+    return listed
 
 
 def _reopened(root: str, mode: int) -> tuple[str, ...]:
