@@ -11,7 +11,6 @@ to any depth with few open files, and raises for nothing that a command can have
 import contextlib
 import os
 import stat
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from os.path import lexists
@@ -19,22 +18,17 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
+from stepfold.engine.capabilities.left import HANDLE, Left, joined, lent, there_in
 from stepfold.engine.capabilities.paths import REPOSITORY
 
 HEAD = "HEAD"
-PROPOSED = "proposed"
 
 HELD_OPEN = 64
 """Folders on the way down that stay open; those above are found again by `..`."""
 
-NUMBERS_AT_MOST = 100
 LONGEST_PATH = 4096
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-_lending = threading.Lock()
-"""Held while a folder has a right that its owner didn't give it: who looks meanwhile would leave it at that."""
 
 Identity = tuple[int, int, int]
 """Device and inode: what stays when something is moved. Of a link, which can't be kept from being replaced,
@@ -97,30 +91,6 @@ class Known(Struct, frozen=True):
     mode: int
 
 
-class Left:
-    """What a command left that was not left at that, each by its path in the project.
-
-    `aside` has old and new path, `stuck` a path and why it could not be renamed, `opened` are folders
-    that had no rights for their owner, and `unseen` those that could not be looked into.
-    """
-
-    def __init__(self) -> None:
-        self.aside: list[tuple[str, str]] = []
-        self.stuck: list[tuple[str, str]] = []
-        self.opened: list[str] = []
-        self.unseen: list[str] = []
-
-    def put_aside(self, folder: int, path: str, name: str) -> None:
-        """Rename an entry of an open folder, if it is still there."""
-        old = joined(path, name)
-        try:
-            self.aside.append((old, joined(path, put_aside(folder, name))))
-        except FileNotFoundError:
-            return
-        except OSError as reason:
-            self.stuck.append((old, str(reason.strerror)))
-
-
 def known_in(root: str) -> Known:
     """Look through a project before a command runs in it. Raises OSError where the root itself is shut.
 
@@ -161,47 +131,6 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
     left.opened += walk.opened
     left.unseen += (path for path in walk.unseen if path not in known.unseen)
     return left
-
-
-def put_aside(folder: int, name: str) -> str:
-    """Rename an entry of an open folder to NAME.proposed, with a number if that is taken. Raises OSError."""
-    new = next(filter(lambda one: not there_in(folder, one), _names_aside(name)))
-    try:
-        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-    except PermissionError:
-        with _lent(folder, stat.S_IRWXU):
-            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-    return new
-
-
-@contextlib.contextmanager
-def _lent(folder: int, rights: int) -> Iterator[None]:
-    """Give an open folder's owner more rights for a moment. Raises OSError where it isn't ours to give."""
-    path = f"/proc/self/fd/{folder}"
-    with _lending:
-        mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        os.chmod(path, mode | rights)  # noqa: PTH101
-        try:
-            yield
-        finally:
-            os.chmod(path, mode)  # noqa: PTH101
-
-
-def _names_aside(name: str) -> Iterator[str]:
-    yield f"{name}.{PROPOSED}"
-    yield from (f"{name}.{PROPOSED}.{number}" for number in range(2, NUMBERS_AT_MOST))
-    while True:
-        yield f"{name}.{PROPOSED}.{os.urandom(8).hex()}"
-
-
-def there_in(folder: int, name: str) -> bool:
-    """Whether an open folder has an entry of a name, a dangling link too."""
-    return os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False)
-
-
-def joined(path: str, name: str) -> str:
-    """A relative path and a name in it."""
-    return f"{path}/{name}" if path else name
 
 
 class _Folder:
@@ -310,7 +239,7 @@ class _Walk:
         above = self._way[-1]
         try:
             # It has been listed, and may be one that can only be entered.
-            above.descriptor = os.open("..", _HANDLE, dir_fd=below.descriptor)
+            above.descriptor = os.open("..", HANDLE, dir_fd=below.descriptor)
             moved = _identity(os.fstat(above.descriptor)) != above.identity
         except OSError:
             moved = True
@@ -330,6 +259,11 @@ def identity_of(path: Path) -> Identity:
 
 def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino, found.st_ctime_ns if stat.S_ISLNK(found.st_mode) else 0
+
+
+def step_identity(found: os.stat_result) -> Identity:
+    """The identity of an entry whose content counts: of all but a folder, with its time of change."""
+    return _identity(found) if stat.S_ISDIR(found.st_mode) else _moment(found)
 
 
 def _moment(found: os.stat_result) -> tuple[int, int, int]:
@@ -355,7 +289,7 @@ def _is_empty(place: Place) -> bool:
 
 def _make_usable(name: str, above: int | None, found: os.stat_result) -> None:
     """Give a folder's owner all rights again, whatever stands at its path by now. Raises OSError."""
-    handle = os.open(name, _HANDLE, dir_fd=above)
+    handle = os.open(name, HANDLE, dir_fd=above)
     try:
         os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(found.st_mode) | stat.S_IRWXU)  # noqa: PTH101
     finally:
@@ -367,9 +301,9 @@ def _listed_for_once(name: str, above: int | None) -> int:
 
     Of somebody else's it is a handle, by which names can be asked for.
     """
-    handle = os.open(name, _HANDLE, dir_fd=above)
+    handle = os.open(name, HANDLE, dir_fd=above)
     try:
-        with _lent(handle, stat.S_IRUSR):
+        with lent(handle, stat.S_IRUSR):
             listed = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return handle

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stepfold.engine.capabilities.repositories import Left, known_in, settle
+from stepfold.engine.capabilities.left import Left
+from stepfold.engine.capabilities.repositories import known_in, settle
 from stepfold.engine.capabilities.sandbox import run
 from stepfold.engine.capabilities.workspace import PathOutside, Workspace
 
