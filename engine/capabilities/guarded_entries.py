@@ -175,7 +175,8 @@ def told(left: Left) -> str:
             left.unseen, "It can't be looked into: look for a repository in it before calling git there."
         ),
     )
-    return " ".join(filter(None, parts))
+    more = f"[{left.unlisted} more of these are not listed.]" if left.unlisted else ""
+    return " ".join(filter(None, (*parts, more)))
 
 
 def _sentence(entries: Sequence[str | tuple[str, str]], rule: str) -> str:

@@ -8,13 +8,17 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 PROPOSED = "proposed"
 NUMBERS_AT_MOST = 100
+LISTED_AT_MOST = 100
 HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _lending = threading.Lock()
 """Held while a folder has a right that its owner gave it not: who looks then would leave it at that."""
+
+_Entry = TypeVar("_Entry", str, tuple[str, str])
 
 
 class Left:
@@ -22,7 +26,8 @@ class Left:
 
     `aside` has old and new path, `named` those of what git's settings name, and `naming` these settings.
     `stuck` has a path and why it could not be renamed, `opened` are folders that had no rights for their
-    owner, and `unseen` those that could not be looked into.
+    owner, and `unseen` those that could not be looked into. Of each as many are listed as anybody reads;
+    `unlisted` counts the others. `moved` says where each repository that was there lies now.
     """
 
     def __init__(self) -> None:
@@ -32,6 +37,15 @@ class Left:
         self.naming: dict[str, None] = {}
         self.opened: list[str] = []
         self.unseen: list[str] = []
+        self.moved: dict[str, str] = {}
+        self.unlisted = 0
+
+    def note(self, entries: list[_Entry], entry: _Entry) -> None:
+        """Add an entry to a list of these: a command can leave more than the memory would hold."""
+        if len(entries) < LISTED_AT_MOST:
+            entries.append(entry)
+        else:
+            self.unlisted += 1
 
     def put_aside_named(self, root: str, path: str, setting: str) -> bool:
         """Rename what lies at a path, no link followed, that a setting of git names; whether it could be."""
@@ -39,13 +53,13 @@ class Left:
         try:
             folder = _reached(root, above)
             try:
-                self.named.append((path, joined("/".join(above), put_aside(folder, name))))
+                self.note(self.named, (path, joined("/".join(above), put_aside(folder, name))))
             finally:
                 os.close(folder)
         except FileNotFoundError:
             return False
         except OSError as reason:
-            self.stuck.append((path, str(reason.strerror)))
+            self.note(self.stuck, (path, str(reason.strerror)))
             return False
         self.naming[setting] = None
         return True
@@ -54,11 +68,11 @@ class Left:
         """Rename an entry of an open folder, if it is still there."""
         old = joined(path, name)
         try:
-            self.aside.append((old, joined(path, put_aside(folder, name))))
+            self.note(self.aside, (old, joined(path, put_aside(folder, name))))
         except FileNotFoundError:
             return
         except OSError as reason:
-            self.stuck.append((old, str(reason.strerror)))
+            self.note(self.stuck, (old, str(reason.strerror)))
 
 
 def put_aside(folder: int, name: str) -> str:

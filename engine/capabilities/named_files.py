@@ -153,27 +153,44 @@ def kept_of(root: str, named: Named) -> tuple[str, ...]:
 
 
 def settle_named(root: str, named: Named, left: Left) -> None:
-    """Put aside what of these a command has made or replaced. Never raises: what can't be done is told."""
-    for name, before in named.ways.items():
-        for _ in range(TRIES):
-            after = way_to(root, name.path)
-            new = _first_new(before, after, named) if after.leads_to(name.kind) else ""
-            if not new or not left.put_aside_named(root, new, name.setting):
-                break
+    """Put aside what of these a command has made or replaced. Never raises: what can't be done is told.
 
-
-def _first_new(before: Way, after: Way, named: Named) -> str:
-    """The first step that isn't what it was; empty for none.
-
-    In a repository, which only the user changes, that is a file with another name outside of it.
+    Where a repository was moved, git starts from its new place.
     """
-    known = {*before.steps}
+    moved = [(_worktree(root, old), _worktree(root, new)) for old, new in left.moved.items() if old != new]
+    for name, before in named.ways.items():
+        for old, new in ((root, root), *(pair for pair in moved if _below(name.path, pair[0]))):
+            for _ in range(TRIES):
+                after = way_to(root, new + name.path.removeprefix(old) if old != new else name.path)
+                step = (
+                    _first_new(before, after, named, f"{new[len(root) + 1 :]}/")
+                    if after.leads_to(name.kind)
+                    else ""
+                )
+                if not step or not left.put_aside_named(root, step, name.setting):
+                    break
+
+
+def _worktree(root: str, kept: str) -> str:
+    """The folder that a repository makes one of, by the path by which it is kept."""
+    return f"{root}/{kept}".removesuffix(f"/{REPOSITORY}")
+
+
+def _first_new(before: Way, after: Way, named: Named, above: str) -> str:
+    """The path of the first step that isn't any of those before; empty for none.
+
+    The folders in `above`, a path in the project, may be others. In a repository, which only the user
+    changes, it must be a file that had another name outside of it.
+    """
+    known = {step.identity for step in before.steps}
     shared = {step.path for step in before.steps if step.shared}
     return next(
         (
             step.path
             for step in after.steps
-            if step not in known and (step.path in shared or not named.in_repository(step.path))
+            if step.identity not in known
+            and not above.startswith(f"{step.path}/")
+            and (step.path in shared or not named.in_repository(step.path))
         ),
         "",
     )

@@ -28,6 +28,9 @@ HELD_OPEN = 64
 
 LONGEST_PATH = 4096
 
+ROUNDS = 3
+"""How often a walk is begun in a project whose folders are moved meanwhile."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Identity = tuple[int, int, int]
@@ -115,8 +118,10 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
     """
     left = Left()
     walk = _Walk(root, lambda found: _moment(found) not in known.shut)
+    with contextlib.suppress(OSError):
+        for path in _reopened(root, known.mode):
+            left.note(left.opened, path)
     try:
-        left.opened += _reopened(root, known.mode)
         folder = os.open(root, _FOLDER)
         try:
             for name in free:
@@ -124,12 +129,17 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
         finally:
             os.close(folder)
         for place in walk.places():
-            if place.identity not in known.repositories and not _is_empty(place):
+            if place.identity in known.repositories:
+                left.moved[known.repositories[place.identity]] = place.kept
+            elif not _is_empty(place):
                 left.put_aside(place.folder, place.path, place.name)
     except OSError:
-        left.unseen.append(".")
-    left.opened += walk.opened
-    left.unseen += (path for path in walk.unseen if path not in known.unseen)
+        left.note(left.unseen, ".")
+    for path in walk.opened:
+        left.note(left.opened, path)
+    for path in walk.unseen:
+        if path not in known.unseen:
+            left.note(left.unseen, path)
     return left
 
 
@@ -155,12 +165,24 @@ class _Walk:
         self.shut: list[tuple[int, int, int]] = []
         self.opened: list[str] = []
         self.unseen: list[str] = []
+        self._lost = False
         self._may_open = may_open
         self._way: list[_Folder] = []
         self._root = root
 
     def places(self) -> Iterator[Place]:
-        """Each place with its folder open. What is renamed meanwhile is looked into by its new name."""
+        """Each place with its folder open. What is renamed meanwhile is looked into by its new name.
+
+        Where others move folders at this very moment the way is lost, and all is walked through again.
+        """
+        for _ in range(ROUNDS):
+            self._lost = False
+            yield from self._places()
+            if not self._lost:
+                return
+        self.unseen.append(".")
+
+    def _places(self) -> Iterator[Place]:
         opened = os.open(self._root, _FOLDER)
         self._way.append(_Folder("", opened, _identity(os.fstat(opened))))
         try:
@@ -178,7 +200,9 @@ class _Walk:
                 folder.close()
 
     def _path(self, *more: str) -> str:
-        return "/".join((*(folder.name for folder in self._way[1:]), *more))
+        """Where we are. Below what a path can name it is the end of one that is as long."""
+        below = self._way[max(1, len(self._way) - LONGEST_PATH) :]
+        return "/".join((*(folder.name for folder in below), *more))[-2 * LONGEST_PATH :]
 
     def _found(self, here: _Folder) -> Iterator[Place]:
         def there(name: str) -> bool:
@@ -245,8 +269,7 @@ class _Walk:
             moved = True
         below.close()
         if moved:
-            # Somebody moves folders at this very moment, and there is no way back that can be trusted.
-            self.unseen.append(self._path())
+            self._lost = True
             for folder in self._way:
                 folder.close()
             self._way.clear()

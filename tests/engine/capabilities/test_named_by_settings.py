@@ -126,6 +126,17 @@ WAYS = {
         "rmdir tool; armed tool",
         STATUS,
     ),
+    "a monitor in a repository that is moved": (
+        "git init -q lib; touch lib/x; git -C lib add x; git -C lib config core.fsmonitor ./tool",
+        "mkdir new; mv lib new/lib; armed new/lib/tool",
+        "cd new/lib || cd lib; git status",
+    ),
+    "a monitor in a folder of a repository, both moved": (
+        "git init -q lib; mkdir lib/in; echo : > lib/in/tool; chmod +x lib/in/tool; "
+        "git -C lib add in; git -C lib config core.fsmonitor in/tool",
+        "mv lib new; mv new/in new/out; mkdir new/in; armed new/in/tool",
+        "cd new || cd lib; git status",
+    ),
     "a filter": (
         "git config filter.x.clean 'sh tools/clean %f'; mkdir tools; echo cat > tools/clean",
         "armed tools/clean",
