@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from stepfold.engine.capabilities.git_settings import SettingsUnread
+from stepfold.engine.capabilities.left import Left
+from stepfold.engine.capabilities.named_files import Named, kept_of, named_in, settle_named
 from stepfold.engine.capabilities.paths import REPOSITORY
-from stepfold.engine.capabilities.repositories import Known, Left, identity_of, known_in, settle
+from stepfold.engine.capabilities.repositories import Known, identity_of, known_in, settle
 from stepfold.engine.capabilities.workspace import Workspace
 
 GUARDED_FOLDERS = (REPOSITORY, ".stepfold")
@@ -19,7 +22,7 @@ TOLD_CHARACTERS = 200
 _guards: dict[Path, int] = {}
 """How many running commands rely on an empty entry that we put in a protected place."""
 
-_known: dict[Path, tuple[Known, int]] = {}
+_known: dict[Path, tuple[Known, Named, int]] = {}
 """What was in a project before the first of the commands that run in it, and how many these are.
 
 What one of them makes, none of the others may take for something that had always been there.
@@ -35,7 +38,8 @@ class Unguarded(Exception):
 class Guard:
     """One command's stay in a project.
 
-    `kept` are paths of repositories in it, which the command may read and not change. `said` is, when it
+    `kept` are paths in it, of repositories and of what git's settings name, which the command may read and
+    not change. `said` is, when it
     has ended, what became of what it left: empty, or sentences for whoever reads its output.
     """
 
@@ -63,30 +67,44 @@ async def guarded_entries(workspace: Workspace) -> AsyncIterator[Guard]:
     finally:
         for path in made:
             _release(path, known)
-        left = await _to_its_end(lambda: settle(str(root), known, free))
+        left = await _to_its_end(lambda: _settled(root, known, free))
         _leave(root)
         guard.said = told(left)
 
 
 async def _entered(root: Path) -> tuple[Known, tuple[str, ...]]:
-    """Count a command in; what was there before any that runs now, and where its repositories lie."""
+    """Count a command in; what was there before any that runs now, and what it may not change of it."""
     try:
-        found = await asyncio.to_thread(known_in, str(root))
+        found, named = await asyncio.to_thread(_looked_through, str(root))
+    except SettingsUnread as reason:
+        raise Unguarded(str(reason)) from reason
     except OSError as reason:
         raise Unguarded(
             f"{root} can't be looked through ({reason.strerror}): give its owner the rights to it "
             f"(chmod u+rwx {root})"
         ) from reason
-    known, running = _known.get(root, (found, 0))
-    _known[root] = (known, running + 1)
+    known, before, running = _known.get(root, (found, named, 0))
+    _known[root] = (known, named.since(before), running + 1)
     paths = (path for identity, path in found.repositories.items() if identity in known.repositories)
-    return known, tuple(str(root / path) for path in paths)
+    return known, (*(str(root / path) for path in paths), *kept_of(str(root), named))
+
+
+def _looked_through(root: str) -> tuple[Known, Named]:
+    found = known_in(root)
+    return found, named_in(root, found.repositories.values())
+
+
+def _settled(root: Path, known: Known, free: Sequence[str]) -> Left:
+    left = settle(str(root), known, free)
+    # What was shut is open by now, and no new repository stands on the way.
+    settle_named(str(root), _known[root][1], left)
+    return left
 
 
 def _leave(root: Path) -> None:
-    known, running = _known.pop(root)
+    known, named, running = _known.pop(root)
     if running > 1:
-        _known[root] = (known, running - 1)
+        _known[root] = (known, named, running - 1)
 
 
 async def _to_its_end(work: Callable[[], _T]) -> _T:
@@ -134,6 +152,7 @@ def told(left: Left) -> str:
     repositories = [
         (old, new) for old, new in left.aside if old != SETTINGS_FILE and not old.startswith(folders)
     ]
+    naming = ", ".join(map(_shown, [*left.naming][:TOLD_AT_MOST]))
     parts = (
         _sentence(
             settings,
@@ -145,13 +164,19 @@ def told(left: Left) -> str:
             "the user to look through it and to rename it back (first HEAD.proposed in it to HEAD). "
             "Make, use and remove one within one command instead.",
         ),
+        _sentence(
+            left.named,
+            f"A setting of git names it ({naming}), and git runs or follows what is named, so it waits for "
+            "the user to look through it and to rename it back.",
+        ),
         _sentence(left.stuck, "It could not be put aside: nobody may call git there before it is removed."),
         _sentence(left.opened, "It was shut, even for its owner, who has the rights to it again."),
         _sentence(
             left.unseen, "It can't be looked into: look for a repository in it before calling git there."
         ),
     )
-    return " ".join(filter(None, parts))
+    more = f"[{left.unlisted} more of these are not listed.]" if left.unlisted else ""
+    return " ".join(filter(None, (*parts, more)))
 
 
 def _sentence(entries: Sequence[str | tuple[str, str]], rule: str) -> str:

@@ -18,19 +18,20 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
+from stepfold.engine.capabilities.left import HANDLE, Left, joined, lent, there_in
 from stepfold.engine.capabilities.paths import REPOSITORY
 
 HEAD = "HEAD"
-PROPOSED = "proposed"
 
 HELD_OPEN = 64
 """Folders on the way down that stay open; those above are found again by `..`."""
 
-NUMBERS_AT_MOST = 100
 LONGEST_PATH = 4096
 
+ROUNDS = 3
+"""How often a walk is begun in a project whose folders are moved meanwhile."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_USABLE = stat.S_IRUSR | stat.S_IXUSR
 
 Identity = tuple[int, int, int]
 """Device and inode: what stays when something is moved. Of a link, which can't be kept from being replaced,
@@ -83,37 +84,14 @@ class Place(Struct, frozen=True):
 class Known(Struct, frozen=True):
     """What was there before a command: repositories and where they lie, and folders that were shut.
 
-    A shut one counts with its time of change, which nobody who has opened it can put back.
+    Shut is what its owner may not enter, whether it may be listed or not: git can't reach a name in it. A
+    shut one counts with its time of change, which nobody who has opened it can put back.
     """
 
     repositories: dict[Identity, str]
     shut: frozenset[tuple[int, int, int]]
     unseen: frozenset[str]
     mode: int
-
-
-class Left:
-    """What a command left that was not left at that, each by its path in the project.
-
-    `aside` has old and new path, `stuck` a path and why it could not be renamed, `opened` are folders
-    that had no rights for their owner, and `unseen` those that could not be looked into.
-    """
-
-    def __init__(self) -> None:
-        self.aside: list[tuple[str, str]] = []
-        self.stuck: list[tuple[str, str]] = []
-        self.opened: list[str] = []
-        self.unseen: list[str] = []
-
-    def put_aside(self, folder: int, path: str, name: str) -> None:
-        """Rename an entry of an open folder, if it is still there."""
-        old = joined(path, name)
-        try:
-            self.aside.append((old, joined(path, put_aside(folder, name))))
-        except FileNotFoundError:
-            return
-        except OSError as reason:
-            self.stuck.append((old, str(reason.strerror)))
 
 
 def known_in(root: str) -> Known:
@@ -140,8 +118,10 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
     """
     left = Left()
     walk = _Walk(root, lambda found: _moment(found) not in known.shut)
+    with contextlib.suppress(OSError):
+        for path in _reopened(root, known.mode):
+            left.note(left.opened, path)
     try:
-        left.opened += _reopened(root, known.mode)
         folder = os.open(root, _FOLDER)
         try:
             for name in free:
@@ -149,42 +129,18 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
         finally:
             os.close(folder)
         for place in walk.places():
-            if place.identity not in known.repositories and not _is_empty(place):
+            if place.identity in known.repositories:
+                left.moved[known.repositories[place.identity]] = place.kept
+            elif not _is_empty(place):
                 left.put_aside(place.folder, place.path, place.name)
     except OSError:
-        left.unseen.append(".")
-    left.opened += walk.opened
-    left.unseen += (path for path in walk.unseen if path not in known.unseen)
+        left.note(left.unseen, ".")
+    for path in walk.opened:
+        left.note(left.opened, path)
+    for path in walk.unseen:
+        if path not in known.unseen:
+            left.note(left.unseen, path)
     return left
-
-
-def put_aside(folder: int, name: str) -> str:
-    """Rename an entry of an open folder to NAME.proposed, with a number if that is taken. Raises OSError."""
-    new = next(filter(lambda one: not there_in(folder, one), _names_aside(name)))
-    try:
-        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-    except PermissionError:
-        mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        os.chmod(folder, mode | stat.S_IRWXU)
-        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-    return new
-
-
-def _names_aside(name: str) -> Iterator[str]:
-    yield f"{name}.{PROPOSED}"
-    yield from (f"{name}.{PROPOSED}.{number}" for number in range(2, NUMBERS_AT_MOST))
-    while True:
-        yield f"{name}.{PROPOSED}.{os.urandom(8).hex()}"
-
-
-def there_in(folder: int, name: str) -> bool:
-    """Whether an open folder has an entry of a name, a dangling link too."""
-    return os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False)
-
-
-def joined(path: str, name: str) -> str:
-    """A relative path and a name in it."""
-    return f"{path}/{name}" if path else name
 
 
 class _Folder:
@@ -209,12 +165,24 @@ class _Walk:
         self.shut: list[tuple[int, int, int]] = []
         self.opened: list[str] = []
         self.unseen: list[str] = []
+        self._lost = False
         self._may_open = may_open
         self._way: list[_Folder] = []
         self._root = root
 
     def places(self) -> Iterator[Place]:
-        """Each place with its folder open. What is renamed meanwhile is looked into by its new name."""
+        """Each place with its folder open. What is renamed meanwhile is looked into by its new name.
+
+        Where others move folders at this very moment the way is lost, and all is walked through again.
+        """
+        for _ in range(ROUNDS):
+            self._lost = False
+            yield from self._places()
+            if not self._lost:
+                return
+        self.unseen.append(".")
+
+    def _places(self) -> Iterator[Place]:
         opened = os.open(self._root, _FOLDER)
         self._way.append(_Folder("", opened, _identity(os.fstat(opened))))
         try:
@@ -232,7 +200,9 @@ class _Walk:
                 folder.close()
 
     def _path(self, *more: str) -> str:
-        return "/".join((*(folder.name for folder in self._way[1:]), *more))
+        """Where we are. Below what a path can name it is the end of one that is as long."""
+        below = self._way[max(1, len(self._way) - LONGEST_PATH) :]
+        return "/".join((*(folder.name for folder in below), *more))[-2 * LONGEST_PATH :]
 
     def _found(self, here: _Folder) -> Iterator[Place]:
         def there(name: str) -> bool:
@@ -274,13 +244,16 @@ class _Walk:
     def _opened(self, name: str, above: int) -> int | None:
         """An open folder; None for one that was shut before, and so holds nothing new."""
         found = os.stat(name, dir_fd=above, follow_symlinks=False)
-        if found.st_mode & _USABLE != _USABLE and stat.S_ISDIR(found.st_mode):
+        if not found.st_mode & stat.S_IXUSR and stat.S_ISDIR(found.st_mode):
             self.shut.append(_moment(found))
             if not self._may_open(found):
                 return None
             _make_usable(name, above, found)
             self.opened.append(self._path(name))
-        return os.open(name, _FOLDER, dir_fd=above)
+        try:
+            return os.open(name, _FOLDER, dir_fd=above)
+        except PermissionError:
+            return _listed_for_once(name, above)
 
     def _go_up(self) -> None:
         below = self._way.pop()
@@ -289,14 +262,14 @@ class _Walk:
             return
         above = self._way[-1]
         try:
-            above.descriptor = os.open("..", _FOLDER, dir_fd=below.descriptor)
+            # It has been listed, and may be one that can only be entered.
+            above.descriptor = os.open("..", HANDLE, dir_fd=below.descriptor)
             moved = _identity(os.fstat(above.descriptor)) != above.identity
         except OSError:
             moved = True
         below.close()
         if moved:
-            # Somebody moves folders at this very moment, and there is no way back that can be trusted.
-            self.unseen.append(self._path())
+            self._lost = True
             for folder in self._way:
                 folder.close()
             self._way.clear()
@@ -309,6 +282,11 @@ def identity_of(path: Path) -> Identity:
 
 def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino, found.st_ctime_ns if stat.S_ISLNK(found.st_mode) else 0
+
+
+def step_identity(found: os.stat_result) -> Identity:
+    """The identity of an entry whose content counts: of all but a folder, with its time of change."""
+    return _identity(found) if stat.S_ISDIR(found.st_mode) else _moment(found)
 
 
 def _moment(found: os.stat_result) -> tuple[int, int, int]:
@@ -334,11 +312,26 @@ def _is_empty(place: Place) -> bool:
 
 def _make_usable(name: str, above: int | None, found: os.stat_result) -> None:
     """Give a folder's owner all rights again, whatever stands at its path by now. Raises OSError."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    handle = os.open(name, HANDLE, dir_fd=above)
     try:
         os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(found.st_mode) | stat.S_IRWXU)  # noqa: PTH101
     finally:
         os.close(handle)
+
+
+def _listed_for_once(name: str, above: int | None) -> int:
+    """Open a folder that its owner may enter and not list, whose mode is then what it was. Raises OSError.
+
+    Of somebody else's it is a handle, by which names can be asked for.
+    """
+    handle = os.open(name, HANDLE, dir_fd=above)
+    try:
+        with lent(handle, stat.S_IRUSR):
+            listed = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return handle
+    os.close(handle)
+    return listed
 
 
 def _reopened(root: str, mode: int) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stepfold.engine.capabilities.git_settings import SettingsUnread
+from stepfold.engine.capabilities.named_files import setting_that_names
 from stepfold.engine.capabilities.paths import path_fault, protected_entry
 from stepfold.engine.capabilities.repositories import made_by_writing
 
@@ -59,6 +61,14 @@ class Workspace:
         if repository:
             raise PathOutside(
                 f"{path!r} is or makes a part of a git repository ({repository}): put the file elsewhere"
+            )
+        try:
+            setting = setting_that_names(str(self.root), str(real))
+        except (SettingsUnread, OSError) as reason:
+            raise PathOutside(str(reason)) from reason
+        if setting:
+            raise PathOutside(
+                f"git runs or follows {path!r}, for a setting names it ({setting}): put the file elsewhere"
             )
         if real.is_relative_to(Path(sys.prefix).resolve()) and sys.prefix != sys.base_prefix:
             raise PathOutside(

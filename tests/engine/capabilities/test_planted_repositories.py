@@ -8,6 +8,7 @@ planted would leave a witness.
 import asyncio
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,9 @@ NEW = {
     "one behind a shut door": "made sub; bare pot; mkdir shut; mv sub pot shut; chmod 000 shut",
     "one behind a door without a handle": "mkdir shut; made sub; mv sub shut; chmod 444 shut",
     "one in a folder that can't be changed": "made sub; chmod 555 sub",
+    "one in a folder that can't be listed": "made sub; bare pot; mv sub pot door/",
+    "one below it, which is then shut for changes": "made sub; mv sub door/inner/; "
+    "chmod 111 door/inner; chmod 111 door",
     "one by a name that is no text": "made $'\\xff\\n'; mkdir $'\\xfe'; bare $'\\xfe/pot'",
 }
 """What git would run where nothing contains the command, and nobody looks afterwards."""
@@ -72,6 +76,8 @@ THERE = {
     "settings moved into their place": "cp lib/.git/config mine; "
     'git config -f mine core.fsmonitor "touch $WITNESS;:"; mv mine lib/.git/config',
     "settings of one without a .git": "armed store.git",
+    "settings of one in a folder that can't be listed": "armed door/lib/.git",
+    "settings of one below a folder that can't be listed": "armed door/inner/store.git",
     "its hooks": "mkdir -p lib/.git/hooks store.git/hooks; touch lib/.git/hooks/x store.git/hooks/x",
     "the whole of it": "mv lib/.git mine; rm -rf lib/.git store.git",
     "what points at it": "rm -f part/.git; echo 'gitdir: ../src' > part/.git",
@@ -86,8 +92,13 @@ git init -q . && git init -q lib && touch lib/y && git -C lib add y && git init 
 git init -q part && touch part/z && git -C part add z
 mv part/.git apart && echo 'gitdir: ../apart' > part/.git
 mkdir src && touch src/main.py
+mkdir -p door/inner && git init -q door/lib && touch door/lib/y && git -C door/lib add y
+git init -q --bare door/inner/store.git
 """
-"""A project in git, with a repository in it, one that a file points at, and one without a `.git`."""
+"""A project in git, with a repository in it, one that a file points at, and one without a `.git`.
+
+Two more are in `door`, which can be entered and not be listed.
+"""
 
 
 def numbered(ways: dict[str, str]) -> dict[str, str]:
@@ -103,6 +114,8 @@ def yard(base: Path) -> Path:
     subprocess.run(["sh", "-e", "-c", STARTING], cwd=first, check=True, env=environment)
     for name in [*numbered(NEW)][1:]:
         shutil.copytree(first, base / "project" / name, symlinks=True)
+    for door in base.glob("project/*/door"):
+        door.chmod(0o311)
     return base / "project"
 
 
@@ -201,4 +214,5 @@ if CAN_BE_NOBODY:
         if ways is THERE:
             assert repositories(yard) == before
         as_nobody(lambda: settle(str(yard), known, ()))
+        assert {stat.S_IMODE(door.stat().st_mode) for door in yard.glob("*/door")} <= {0o311, 0o111}
         assert that_run(ways, yard, witnesses, AS_NOBODY) == set()

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from stepfold.engine.capabilities.repositories import Left, known_in, settle
+from stepfold.engine.capabilities.guarded_entries import told
+from stepfold.engine.capabilities.left import Left
+from stepfold.engine.capabilities.repositories import known_in, settle
 from stepfold.engine.capabilities.sandbox import run
 from stepfold.engine.capabilities.workspace import PathOutside, Workspace
 
@@ -105,6 +107,16 @@ def test_deeper_than_a_path_can_name_it_is_found(deep: Path) -> None:
     left = settle(str(deep), known, ())
     assert [new[-18:] for _, new in left.aside] == ["/d/d/.git.proposed"]
     assert left.unseen == []
+
+
+def test_more_repositories_than_memory_holds_paths_of_are_put_aside_all(tmp_path: Path) -> None:
+    known = known_in(str(tmp_path))
+    for number in range(300):
+        (tmp_path / str(number) / ".git" / "refs").mkdir(parents=True)
+    left = settle(str(tmp_path), known, ())
+    assert (len(left.aside), left.unlisted) == (100, 200)
+    assert told(left).endswith("[200 more of these are not listed.]")
+    assert len([*tmp_path.glob("*/.git.proposed")]) == 300
 
 
 def test_a_command_that_is_given_up_leaves_none(project: Path, sandbox: str) -> None:
