@@ -80,6 +80,7 @@ class AgentLoop:
     store; None means `.stepfold` in the project. `watch` is told of every event.
     `servers` are MCP servers, `tool_policy` judges capabilities by name, `web` says what `web.fetch`
     may reach once `network` opens it, `readable` are further folders that commands can read.
+    For `preload`, `unattended`, `keep`, `final_newline`, `read_first` and `verify_changes` see `GoalConfig`.
     `budget` ends a run that has used it up; `prices` say what a model's replies cost, by its name.
     """
 
