@@ -340,6 +340,7 @@ def evidence_recorded(run: Run, event: EvidenceRecorded) -> None:
     if any(item.is_about_other_files(workspace, goal.mutations) for item in goal.evidence.values()):
         # This check (or somebody beside it) changed the files: the earlier checks must look again.
         goal.mutations += 1
+        fold_files.forget(goal)
     command = next((check.command for check in checks_of(run) if check.id == event.check_id), "")
     goal.evidence[event.check_id] = Evidence(
         event.check_id, command, exit_code, digest, event.step, goal.mutations, workspace
@@ -427,6 +428,7 @@ def call_undone(run: Run, event: CallUndone) -> None:
     goal = run.goal
     goal.changes = [change for change in goal.changes if change[0] != event.call]
     goal.mutations += 1
+    fold_files.forget(goal)
     line = f"user undid {event.name}: {event.what} {event.path}"
     goal.transcript.append(line)
     run.history.append(Message("user", line))
