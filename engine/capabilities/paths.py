@@ -60,14 +60,25 @@ def _last(path: str) -> str:
 def kept_by(path: str, patterns: Sequence[str]) -> str:
     """The first pattern by which a relative path is to stay as it is, or an empty string.
 
-    As in a `.gitignore`, a pattern without a slash is one of names at any depth. Earned by models that
-    were to mend a function and changed its test.
+    As in a `.gitignore`, a pattern without a slash is one of names at any depth, and one that fits a folder
+    fits all that is in it. Earned by models that were to mend a function and changed its test.
     """
     whole = posixpath.normpath(path)
-    for pattern in patterns:
-        if fnmatchcase(whole if "/" in pattern else posixpath.basename(whole), pattern):
-            return pattern
-    return ""
+    entries = [whole]
+    while whole := posixpath.dirname(whole):
+        entries.append(whole)
+    return next((one for one in patterns if any(_fits(entry, one.rstrip("/")) for entry in entries)), "")
+
+
+def _fits(entry: str, pattern: str) -> bool:
+    if pattern.startswith("**/"):
+        return _fits(entry, pattern.removeprefix("**/")) or fnmatchcase(entry, pattern)
+    return fnmatchcase(entry if "/" in pattern else posixpath.basename(entry), pattern)
+
+
+def kept_reason(path: str, pattern: str) -> str:
+    """Why a path that a pattern keeps can't be written, for the model to read."""
+    return f"{path} is to stay as it is (loop.keep has {pattern!r}): change another file"
 
 
 def protected_entry(path: str) -> str:
