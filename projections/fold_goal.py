@@ -101,6 +101,7 @@ def _idled(run: Run, event: Observed) -> None:
 def run_reopened(run: Run, event: RunReopened) -> None:
     """A later life of the run; what is due is started again by the shell."""
     _idled(run, event)
+    fold_files.forget(run.goal)
 
 
 def constraint_probed(run: Run, event: ConstraintProbed) -> None:
@@ -449,8 +450,9 @@ def user_answered(run: Run, event: UserAnswered) -> None:
 
 
 def run_resumed(run: Run, event: RunResumed) -> None:
-    """The answer becomes a user turn; the run is open again."""
+    """The answer becomes a user turn; the run is open again, and nobody saw what was done meanwhile."""
     goal = run.goal
+    fold_files.forget(goal)
     answer = goal.answer or ""
     goal.answer = None
     if goal.verdict == "guard":

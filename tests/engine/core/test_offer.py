@@ -13,6 +13,7 @@ from stepfold.events.vocabulary import (
     CheckReturned,
     ContextBuilt,
     ProjectListed,
+    RunReopened,
     RunStarted,
     ToolReturned,
     UserAnswered,
@@ -234,6 +235,15 @@ def test_a_file_whose_change_was_undone_is_offered_to_read_again() -> None:
     told = with_files(write, TEXT, read, TEXT, FINISH, undone, **CHAT)
 
     assert paths(told, "fs.read") == list(FILES)
+
+
+def test_a_file_that_was_read_is_offered_again_when_time_has_passed_that_nobody_saw() -> None:
+    """A person changed a file between two turns, and the model could not look at it."""
+    read = call("fs.read", path="a.py")
+
+    assert paths(with_files(read, TEXT, FINISH, **CHAT), "fs.read") != list(FILES)
+    assert paths(with_files(read, TEXT, FINISH, UserAnswered(*BLANK), **CHAT), "fs.read") == list(FILES)
+    assert paths(with_files(read, TEXT, RunReopened(*BLANK)), "fs.read") == list(FILES)
 
 
 def test_a_file_that_was_read_is_offered_again_when_a_check_changed_the_files() -> None:
