@@ -242,7 +242,9 @@ def test_a_file_that_was_read_is_offered_again_when_time_has_passed_that_nobody_
     read = call("fs.read", path="a.py")
 
     assert paths(with_files(read, TEXT, FINISH, **CHAT), "fs.read") != list(FILES)
-    assert paths(with_files(read, TEXT, FINISH, UserAnswered(*BLANK, text="go on"), **CHAT), "fs.read") == list(FILES)
+    assert paths(
+        with_files(read, TEXT, FINISH, UserAnswered(*BLANK, text="go on"), **CHAT), "fs.read"
+    ) == list(FILES)
     assert paths(with_files(read, TEXT, RunReopened(*BLANK)), "fs.read") == list(FILES)
 
 
