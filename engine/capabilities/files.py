@@ -53,7 +53,8 @@ def read_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
     if start is None and end is None:
         return returned(content.decode("utf-8", "replace") or "(empty file)")
     lines = _split_lines(content)
-    first, last = start or 1, len(lines) if end is None else end
+    # JSON Schema takes 2.0 for an integer.
+    first, last = int(start or 1), len(lines) if end is None else int(end)
     if first > max(len(lines), 1) or last < first:
         return refused("NoSuchLines", f"{path} has {len(lines)} lines: there are no lines {first} to {last}")
     return returned(b"".join(lines[first - 1 : last]).decode("utf-8", "replace"))

@@ -45,16 +45,17 @@ def path_fault(path: str, project: str = "") -> str:
 def _from_the_project(path: str, project: str) -> str:
     """What to write instead of an absolute path, such as a traceback shows.
 
-    An example of another file is no example: models took `src/main.py` for the file, and looked there.
+    An example of another file is no example: models took `src/main.py` for the file, and looked there. Nor is
+    one that would be refused as well.
     """
     if not project:
         return "give the path from there, such as src/main.py"
     below = path.partition(f"/{project}/")[2]
-    return f"from there it is {below!r}" if below else f"give the path from there, such as {_last(path)!r}"
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2] or "."
+    if below and not path_fault(below):
+        return f"from there it is {below!r}"
+    last = path.rstrip("/").rpartition("/")[2]
+    such_as = "." if last == project or path_fault(last) else last or "."
+    return f"give the path from there, such as {such_as!r}"
 
 
 def kept_by(path: str, patterns: Sequence[str]) -> str:
