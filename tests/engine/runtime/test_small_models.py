@@ -68,6 +68,14 @@ def test_one_that_was_read_is_by_whatever_name(project: Path, written: str) -> N
     assert [error for error, _ in results(events)] == ["", ""]
 
 
+def test_a_line_may_be_numbered_as_json_schema_has_it(project: Path) -> None:
+    read = call("fs.read", path="list.txt", start_line=1.0)
+
+    _, events = run(project, read, WRITE, read_first=True)
+
+    assert [error for error, _ in results(events)] == ["", ""]
+
+
 def test_nor_is_one_that_the_model_wrote_itself_or_that_is_new_or_empty(project: Path) -> None:
     (project / "empty.txt").touch()
     new, empty = (call("fs.write", path=f"{name}.txt", content="one\n") for name in ("new", "empty"))
