@@ -17,8 +17,8 @@ SHOWS_A_FILE = frozenset({"fs.read", "fs.write"})
 
 class _Named(Struct):
     path: str
-    start_line: int | None = None
-    end_line: int | None = None
+    start_line: float | None = None
+    end_line: float | None = None
 
 
 _decode = msgspec.json.Decoder(_Named).decode

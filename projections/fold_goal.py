@@ -101,6 +101,7 @@ def _idled(run: Run, event: Observed) -> None:
 def run_reopened(run: Run, event: RunReopened) -> None:
     """A later life of the run; what is due is started again by the shell."""
     _idled(run, event)
+    fold_files.forget(run.goal)
 
 
 def constraint_probed(run: Run, event: ConstraintProbed) -> None:
@@ -340,6 +341,7 @@ def evidence_recorded(run: Run, event: EvidenceRecorded) -> None:
     if any(item.is_about_other_files(workspace, goal.mutations) for item in goal.evidence.values()):
         # This check (or somebody beside it) changed the files: the earlier checks must look again.
         goal.mutations += 1
+        fold_files.forget(goal)
     command = next((check.command for check in checks_of(run) if check.id == event.check_id), "")
     goal.evidence[event.check_id] = Evidence(
         event.check_id, command, exit_code, digest, event.step, goal.mutations, workspace
@@ -427,6 +429,7 @@ def call_undone(run: Run, event: CallUndone) -> None:
     goal = run.goal
     goal.changes = [change for change in goal.changes if change[0] != event.call]
     goal.mutations += 1
+    fold_files.forget(goal)
     line = f"user undid {event.name}: {event.what} {event.path}"
     goal.transcript.append(line)
     run.history.append(Message("user", line))
@@ -447,8 +450,9 @@ def user_answered(run: Run, event: UserAnswered) -> None:
 
 
 def run_resumed(run: Run, event: RunResumed) -> None:
-    """The answer becomes a user turn; the run is open again."""
+    """The answer becomes a user turn; the run is open again, and nobody saw what was done meanwhile."""
     goal = run.goal
+    fold_files.forget(goal)
     answer = goal.answer or ""
     goal.answer = None
     if goal.verdict == "guard":

@@ -3,12 +3,12 @@
 import difflib
 import os
 import posixpath
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from stepfold.engine.capabilities.nearby import hint, same_name
-from stepfold.engine.capabilities.paths import STORE
+from stepfold.engine.capabilities.paths import STORE, kept_by, kept_reason
 from stepfold.engine.capabilities.results import refused, returned
 from stepfold.engine.capabilities.workspace import PathOutside, Workspace
 from stepfold.events.vocabulary import ToolReturned
@@ -53,7 +53,8 @@ def read_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:
     if start is None and end is None:
         return returned(content.decode("utf-8", "replace") or "(empty file)")
     lines = _split_lines(content)
-    first, last = start or 1, len(lines) if end is None else end
+    # JSON Schema takes 2.0 for an integer.
+    first, last = int(start or 1), len(lines) if end is None else int(end)
     if first > max(len(lines), 1) or last < first:
         return refused("NoSuchLines", f"{path} has {len(lines)} lines: there are no lines {first} to {last}")
     return returned(b"".join(lines[first - 1 : last]).decode("utf-8", "replace"))
@@ -108,6 +109,15 @@ def unread(path: str, seen: Collection[str], workspace: Workspace) -> ToolReturn
         f"{path} is there already, and all of it would be replaced: fs.read it first. To change a part of "
         "it, use fs.patch",
     )
+
+
+def kept(path: str, patterns: Sequence[str], workspace: Workspace) -> ToolReturned | None:
+    """A refusal to write through a link what `loop.keep` keeps; None where it may be written."""
+    try:
+        pattern = kept_by(workspace.relative(workspace.resolve(path)), patterns)
+    except PathOutside:
+        return None  # The call itself says what is wrong with it.
+    return refused("Kept", kept_reason(path, pattern)) if pattern else None
 
 
 def patch_file(arguments: dict[str, Any], workspace: Workspace) -> ToolReturned:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from stepfold.engine.capabilities.paths import kept_by, path_fault, protected_entry
+from stepfold.engine.capabilities.paths import kept_by, kept_reason, path_fault, protected_entry
 from stepfold.engine.capabilities.policy import ALLOWED, Verdict, judge, judge_name
 from stepfold.engine.contract.schemas import compile_schema
 from stepfold.events.configuration import Manifest, Rule
@@ -170,11 +170,13 @@ def normal_arguments(
 
 
 def _ended(values: dict[str, Any], notes: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The content with the line break at its end that the project wants of its files."""
+    """The content with the line break at its end that the project wants of its files, of the kind it has."""
     content = values.get("content")
     if not isinstance(content, str) or not content or content.endswith("\n"):
         return values, notes
-    return {**values, "content": f"{content}\n"}, (*notes, "a line break put at the end of 'content'")
+    breaks = content.count("\n")
+    end = "\r\n" if breaks and breaks == content.count("\r\n") else "\n"
+    return {**values, "content": f"{content}{end}"}, (*notes, "a line break put at the end of 'content'")
 
 
 def _gate(name: str, loaded: Collection[str]) -> Refused | None:
@@ -207,9 +209,7 @@ def _paths(name: str, values: Mapping[str, Any], project: str, keep: Sequence[st
         return Refused(name, "paths", f"{guarded} can be read and not written: put the file elsewhere")
     pattern = kept_by(path, keep)
     if pattern:
-        return Refused(
-            name, "paths", f"{path} is to stay as it is (loop.keep has {pattern!r}): change another file"
-        )
+        return Refused(name, "paths", kept_reason(path, pattern))
     return None
 
 

@@ -65,22 +65,28 @@ def files_near(workspace: Workspace) -> tuple[list[str], bool]:
     left = LOOKED_AT
     while ahead and left > 0 and ahead[0].count("/") < DEEPEST:
         folder = ahead.popleft()
-        for name, is_folder in _entries(workspace, folder, left):
-            left -= 1
+        found, looked_at = _entries(workspace, folder, left)
+        left -= looked_at
+        for name, is_folder in found:
             (ahead if is_folder else files).append(f"{folder}{name}{'/' if is_folder else ''}")
     return files, not ahead and left > 0
 
 
-def _entries(workspace: Workspace, folder: str, count: int) -> list[tuple[str, bool]]:
-    """The names of so many files and folders in a folder, in order, and which of them are folders."""
+def _entries(workspace: Workspace, folder: str, count: int) -> tuple[list[tuple[str, bool]], int]:
+    """The files and folders among so many entries of a folder, in order, and which of them are folders.
+
+    With them, how many entries were looked at: what is left out counts, or a folder of links had no end.
+    """
     found: list[tuple[str, bool]] = []
+    looked_at: list[os.DirEntry[str]] = []
     with suppress(OSError), workspace.folder(workspace.root / folder) as opened:
         with os.scandir(opened) as entries:
-            for entry in islice(entries, count):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if entry.name not in SKIPPED and (is_folder or entry.is_file(follow_symlinks=False)):
-                    found.append((entry.name, is_folder))
-    return sorted(found)
+            looked_at.extend(islice(entries, count))
+        for entry in looked_at:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.name not in SKIPPED and (is_folder or entry.is_file(follow_symlinks=False)):
+                found.append((entry.name, is_folder))
+    return sorted(found), len(looked_at)
 
 
 def _name(path: str) -> str:

@@ -45,29 +45,41 @@ def path_fault(path: str, project: str = "") -> str:
 def _from_the_project(path: str, project: str) -> str:
     """What to write instead of an absolute path, such as a traceback shows.
 
-    An example of another file is no example: models took `src/main.py` for the file, and looked there.
+    An example of another file is no example: models took `src/main.py` for the file, and looked there. Nor is
+    one that would be refused as well.
     """
     if not project:
         return "give the path from there, such as src/main.py"
     below = path.partition(f"/{project}/")[2]
-    return f"from there it is {below!r}" if below else f"give the path from there, such as {_last(path)!r}"
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2] or "."
+    if below and not path_fault(below):
+        return f"from there it is {below!r}"
+    last = path.rstrip("/").rpartition("/")[2]
+    such_as = "." if last == project or path_fault(last) else last or "."
+    return f"give the path from there, such as {such_as!r}"
 
 
 def kept_by(path: str, patterns: Sequence[str]) -> str:
     """The first pattern by which a relative path is to stay as it is, or an empty string.
 
-    As in a `.gitignore`, a pattern without a slash is one of names at any depth. Earned by models that
-    were to mend a function and changed its test.
+    As in a `.gitignore`, a pattern without a slash is one of names at any depth, and one that fits a folder
+    fits all that is in it. Earned by models that were to mend a function and changed its test.
     """
     whole = posixpath.normpath(path)
-    for pattern in patterns:
-        if fnmatchcase(whole if "/" in pattern else posixpath.basename(whole), pattern):
-            return pattern
-    return ""
+    entries = [whole]
+    while whole := posixpath.dirname(whole):
+        entries.append(whole)
+    return next((one for one in patterns if any(_fits(entry, one.rstrip("/")) for entry in entries)), "")
+
+
+def _fits(entry: str, pattern: str) -> bool:
+    if pattern.startswith("**/"):
+        return _fits(entry, pattern.removeprefix("**/")) or fnmatchcase(entry, pattern)
+    return fnmatchcase(entry if "/" in pattern else posixpath.basename(entry), pattern)
+
+
+def kept_reason(path: str, pattern: str) -> str:
+    """Why a path that a pattern keeps can't be written, for the model to read."""
+    return f"{path} is to stay as it is (loop.keep has {pattern!r}): change another file"
 
 
 def protected_entry(path: str) -> str:

@@ -5,6 +5,7 @@ nothing else, spares it the guess. So the log has the files, and each later even
 """
 
 from stepfold.engine.capabilities.nearby import files_near
+from stepfold.engine.capabilities.paths import path_fault
 from stepfold.engine.capabilities.workspace import Workspace
 from stepfold.events.vocabulary import BLANK, ProjectListed
 
@@ -17,13 +18,18 @@ LONGEST_PATH = 200
 def news_of(workspace: Workspace, known: tuple[str, ...] | None) -> ProjectListed | None:
     """What is not told by `known`, which is None before anything was; None where there is no news.
 
-    Left out are the names that no model could write: with control characters, or no text at all.
+    Left out are the names that no model could write (with control characters, or no text at all), and
+    those that every call refuses, such as one with a backslash.
     """
     found, whole = files_near(workspace)
     if not whole or len(found) > FILES_AT_MOST:
         return None if known is None else ProjectListed(*BLANK, whole=False)
-    files = {path for path in found if path.isprintable() and len(path) <= LONGEST_PATH}
+    files = {path for path in found if _can_be_named(path)}
     if known is None:
         return ProjectListed(*BLANK, files=tuple(sorted(files)))
     came, gone = tuple(sorted(files.difference(known))), tuple(sorted(set(known) - files))
     return ProjectListed(*BLANK, files=came, gone=gone) if came or gone else None
+
+
+def _can_be_named(path: str) -> bool:
+    return path.isprintable() and len(path) <= LONGEST_PATH and not path_fault(path)

@@ -103,7 +103,7 @@ def _course(run: Run) -> str:
     course = _KNOWN_COURSE if _files(run.goal) else _LOADED_COURSE
     if config.keep:
         course += f"What fits {', '.join(config.keep)} is right as it is, and can't be changed.\n"
-    return f"{course}{_VERIFIED_COURSE}" if config.verify_changes else course
+    return f"{course}{_VERIFIED_COURSE}" if config.verify_changes and checks_of(run) else course
 
 
 def _tools(run: Run) -> list[Tool]:

@@ -157,11 +157,13 @@ def changes_verified(run: Run, given: ToolReturned) -> bool:
     """The call has changed files, and the run wants its checks asked after each such call.
 
     Earned by models of one or two billion parameters that changed a file, changed it again and read it
-    once more until their steps were used up: none of them asked whether it was right.
+    once more until their steps were used up: none of them asked whether it was right. As for `verify`, what
+    is judged must not change meanwhile: while a worker is at work, nothing is.
     """
     return (
         config_of(run).verify_changes
         and not given.error
+        and not run.goal.workers
         and may_change_files(run, run.slots[0].name)
         and bool(checks_of(run))
     )

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from stepfold.engine.capabilities.boxes import Limits
 from stepfold.engine.capabilities.checks import run_check
 from stepfold.engine.capabilities.context import NO_NETWORK, CallContext, Network
-from stepfold.engine.capabilities.files import unread
+from stepfold.engine.capabilities.files import kept, unread
 from stepfold.engine.capabilities.fingerprint import fingerprint
+from stepfold.engine.capabilities.lifecycle import WRITING
 from stepfold.engine.capabilities.memory import Memory
 from stepfold.engine.capabilities.native import call
 from stepfold.engine.capabilities.project_files import news_of
@@ -165,11 +166,18 @@ class GoalEffects:
         arguments = msgspec.json.decode(effect.arguments)
         if effect.name.startswith(SERVER_PREFIX):
             return self._servers.call(effect.name, arguments)
-        if effect.name == "fs.write" and config_of(run).read_first:
-            refusal = unread(arguments["path"], run.goal.seen, self._workspace)
-            if refusal is not None:
-                return refusal
-        return call(effect.name, arguments, self._context(run))
+        refusal = self._refusal(effect.name, arguments, run)
+        return call(effect.name, arguments, self._context(run)) if refusal is None else refusal
+
+    def _refusal(self, name: str, arguments: dict[str, Any], run: Run) -> ToolReturned | None:
+        """What of the settings only a look at the files can tell: the lifecycle has judged the rest."""
+        config = config_of(run)
+        refusal = None
+        if name in WRITING and config.keep:
+            refusal = kept(arguments["path"], config.keep, self._workspace)
+        if name == "fs.write" and config.read_first:
+            refusal = refusal or unread(arguments["path"], run.goal.seen, self._workspace)
+        return refusal
 
     def _context(self, run: Run) -> CallContext:
         return CallContext(

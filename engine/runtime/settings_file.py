@@ -151,7 +151,8 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
     except UnknownCapability as error:
         raise SettingsError(f"{where}: {error}") from error
     for pattern in loop.keep:
-        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+        parts = pattern.removesuffix("/").split("/")
+        if any(part in ("", ".", "..") for part in parts):
             raise SettingsError(
                 f"{where}: loop.keep has {pattern!r}, which no path of the project fits; "
                 "write patterns such as 'test_*.py' or 'docs/*'"

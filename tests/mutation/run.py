@@ -47,6 +47,7 @@ GOAL_TESTS = (
     "tests/engine/core/test_guards.py",
     "tests/engine/core/test_goal_table.py",
     "tests/engine/core/test_budgets.py",
+    "tests/engine/core/test_offer.py",
     "tests/engine/core/test_repairs.py",
     "tests/projections/test_fold_goal.py",
     "tests/projections/test_transcript.py",

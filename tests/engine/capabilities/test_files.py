@@ -27,6 +27,7 @@ def test_list_of_what_is_no_folder(hands: Any) -> None:
         ({"end_line": 1}, "one\n"),
         ({"start_line": 2, "end_line": 2}, "two\n"),
         ({"start_line": 3, "end_line": 99}, "three\n"),
+        ({"start_line": 2.0, "end_line": 2.0}, "two\n"),
     ],
 )
 def test_read_gives_the_lines_asked_for(hands: Any, lines: dict[str, int], content: str) -> None:

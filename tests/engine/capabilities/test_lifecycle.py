@@ -234,7 +234,7 @@ def test_a_capability_that_a_person_must_approve_is_refused_where_nobody_is_ther
         ("/home/ada/shop/area.py", "from there it is 'area.py'"),
         ("/home/ada/shop/src/area.py", "from there it is 'src/area.py'"),
         ("/srv/shop/shop/main.py", "from there it is 'shop/main.py'"),
-        ("/home/ada/shop/", "give the path from there, such as 'shop'"),
+        ("/home/ada/shop/", "give the path from there, such as '.'"),
         ("/etc/passwd", "give the path from there, such as 'passwd'"),
         ("~/notes.txt", "give the path from there, such as 'notes.txt'"),
         ("/", "give the path from there, such as '.'"),

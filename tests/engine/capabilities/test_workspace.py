@@ -92,3 +92,22 @@ def test_no_path_that_passes_both_looks_leaves_the_root(
         return
     real = workspace.resolve(path)
     assert real == root.resolve() or real.is_relative_to(root.resolve())
+
+
+@pytest.mark.parametrize(
+    ("path", "instead"),
+    [
+        ("/home/ada/project/src/a.py", "src/a.py"),
+        ("/srv/a.py", "a.py"),
+        ("/home/ada/project/", "."),
+        ("/home/ada/project", "."),
+        ("~", "."),
+        ("/", "."),
+        ("/home/project/../../etc/passwd", "passwd"),
+        ("/home/project//etc/passwd", "passwd"),
+    ],
+)
+def test_what_an_absolute_path_is_answered_with_is_not_refused_itself(path: str, instead: str) -> None:
+    """A model that asked for `~` was told to give `~`, and one that climbed, to climb from the project."""
+    assert path_fault(path, "project").endswith(repr(instead))
+    assert path_fault(instead, "project") == ""

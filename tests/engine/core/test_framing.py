@@ -85,6 +85,13 @@ def test_the_course_says_what_is_kept_and_that_changes_are_verified() -> None:
     assert "run by themselves" not in plain
 
 
+def test_a_run_without_checks_reads_of_none_that_run_by_themselves() -> None:
+    """A worker has no checks, and read that they run after each change of a file."""
+    alone = told(LISTED, preload=("look",), verify_changes=True, checks=())["contract"]
+
+    assert "run by themselves" not in alone
+
+
 def test_a_call_of_it_needs_no_load() -> None:
     story = Story(config(preload=("look",)))
 

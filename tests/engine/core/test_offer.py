@@ -9,9 +9,11 @@ from stepfold.engine.core.offer import offered
 from stepfold.events.configuration import Generation
 from stepfold.events.vocabulary import (
     BLANK,
+    CallUndone,
     CheckReturned,
     ContextBuilt,
     ProjectListed,
+    RunReopened,
     RunStarted,
     ToolReturned,
     UserAnswered,
@@ -223,6 +225,35 @@ def test_a_file_that_was_read_whole_is_not_offered_to_read_again_before_somethin
     assert paths(with_files(part, TEXT), "fs.read") == list(FILES)
     assert paths(with_files(read, gone), "fs.read") == list(FILES)
     assert paths(with_files(read, TEXT, write, TEXT), "fs.read") == list(FILES)
+
+
+def test_a_file_whose_change_was_undone_is_offered_to_read_again() -> None:
+    """After /undo the model knew other words than the file held, and could not look."""
+    write, read = call("fs.write", path="a.py", content="x"), call("fs.read", path="a.py")
+    undone = CallUndone(*BLANK, call="tool:1.0", name="fs.write", path="a.py", what="restored")
+
+    told = with_files(write, TEXT, read, TEXT, FINISH, undone, **CHAT)
+
+    assert paths(told, "fs.read") == list(FILES)
+
+
+def test_a_file_that_was_read_is_offered_again_when_time_has_passed_that_nobody_saw() -> None:
+    """A person changed a file between two turns, and the model could not look at it."""
+    read = call("fs.read", path="a.py")
+
+    assert paths(with_files(read, TEXT, FINISH, **CHAT), "fs.read") != list(FILES)
+    assert paths(
+        with_files(read, TEXT, FINISH, UserAnswered(*BLANK, text="go on"), **CHAT), "fs.read"
+    ) == list(FILES)
+    assert paths(with_files(read, TEXT, RunReopened(*BLANK)), "fs.read") == list(FILES)
+
+
+def test_a_file_that_was_read_is_offered_again_when_a_check_changed_the_files() -> None:
+    before, after = (replace(PASSED, workspace=digest) for digest in ("1" * 16, "2" * 16))
+    read = call("fs.read", path="a.py")
+
+    assert paths(with_files(read, TEXT, VERIFY, before, before), "fs.read") != list(FILES)
+    assert paths(with_files(read, TEXT, VERIFY, before, after), "fs.read") == list(FILES)
 
 
 def test_the_files_are_not_offered_to_list_where_the_framing_shows_them_all() -> None:

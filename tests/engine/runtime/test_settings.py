@@ -206,6 +206,8 @@ def _value(value: Any) -> str:
         ('[loop]\nkeep = ["/etc/*"]\n', "loop.keep has '/etc/*', which no path of the project fits"),
         ('[loop]\nkeep = ["../*.py"]\n', "loop.keep has '../*.py'"),
         ('[loop]\nkeep = [""]\n', "loop.keep has ''"),
+        ('[loop]\nkeep = ["./a.py"]\n', "loop.keep has './a.py'"),
+        ('[loop]\nkeep = ["docs//*.md"]\n', "loop.keep has 'docs//*.md'"),
         ('[mcp.servers.x]\nurl = "ftp://b"\n', "it starts with http:// or https://"),
         ('[mcp.servers."a.b"]\ncommand = "a"\n', "letters, digits, - or _"),
         ('[mcp.servers.x]\ncommand = "a"\ntimeout = 0\n', "timeout must be more than 0"),

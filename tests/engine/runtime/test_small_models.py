@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from stepfold import AgentLoop, replay
+from stepfold.engine.capabilities.paths import kept_by
 from stepfold.engine.models.scripted import Script
 from stepfold.events.configuration import CheckSpec
 from stepfold.events.journal import read_log
@@ -63,6 +64,14 @@ def test_a_file_that_was_not_read_is_not_replaced(project: Path) -> None:
 @pytest.mark.parametrize("written", ["list.txt", "./list.txt", "sub/../list.txt"])
 def test_one_that_was_read_is_by_whatever_name(project: Path, written: str) -> None:
     _, events = run(project, READ, call("fs.write", path="./list.txt", content="milk\n"), read_first=True)
+
+    assert [error for error, _ in results(events)] == ["", ""]
+
+
+def test_a_line_may_be_numbered_as_json_schema_has_it(project: Path) -> None:
+    read = call("fs.read", path="list.txt", start_line=1.0)
+
+    _, events = run(project, read, WRITE, read_first=True)
 
     assert [error for error, _ in results(events)] == ["", ""]
 
@@ -142,6 +151,36 @@ def test_a_call_that_brings_checks_along_chooses_none_of_them(project: Path) -> 
     assert shown == ["fixed", "other"]
 
 
+def test_they_do_not_run_while_a_worker_is_changing_the_files(project: Path) -> None:
+    """The model read that all checks pass, and its finish was refused: the worker had ended since."""
+    part = action("worker_dispatch", task="look at the list")
+    verify = action("verify")
+
+    outcome, events = run(
+        project, part, WRITE, verify, FINISH, verify_changes=True, worker_slots=2, worker_depth=1
+    )
+
+    assert outcome.status == "completed"
+    assert [event.step for event in events if type(event).__name__ == "ChecksJudged"] == [3]
+
+
+def test_a_check_that_changes_the_files_lets_no_change_pass(project: Path) -> None:
+    spoils = CheckSpec("spoils", "echo eggs >> list.txt")
+
+    outcome, _ = run(project, WRITE, FINISH, checks=(FIXED, spoils), verify_changes=True)
+
+    assert outcome.unmet == ("fixed",)
+
+
+def test_a_check_that_is_out_of_time_leaves_the_run_going(project: Path) -> None:
+    slow = CheckSpec("slow", "sleep 60", timeout=0.2)
+
+    outcome, _ = run(project, WRITE, READ, checks=(FIXED, slow), verify_changes=True)
+
+    assert (outcome.steps, outcome.unmet) == (2, ("slow",))
+    assert "check slow: could not run" in outcome.transcript
+
+
 def test_without_checks_nothing_is_verified(project: Path) -> None:
     _, events = run(project, WRITE, checks=(), verify_changes=True)
 
@@ -167,3 +206,61 @@ def test_other_files_may_be_written(project: Path) -> None:
     _, events = run(project, WRITE, keep=["test_*.py", "docs/*"])
 
     assert [error for error, _ in results(events)] == [""]
+
+
+def test_what_is_to_stay_as_it_is_stays_by_whatever_link(project: Path) -> None:
+    (project / "alias").symlink_to("list.txt")
+
+    _, events = run(
+        project,
+        call("fs.write", path="alias", content="milk\n"),
+        call("fs.patch", path="alias", old="bread", new="milk"),
+        keep=["list.txt"],
+    )
+
+    assert [error for error, _ in results(events)] == ["Kept", "Kept"]
+    assert (project / "list.txt").read_text() == "bread\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("tests", "tests/deep/a.py"),
+        ("tests/", "tests/a.py"),
+        ("fixtures", "tests/fixtures/a.py"),
+        ("tests/*", "tests/deep/a.py"),
+        ("tests/deep", "tests/deep/a.py"),
+        ("**/a.py", "a.py"),
+        ("**/a.py", "tests/deep/a.py"),
+        ("**/deep/*.py", "deep/a.py"),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_git(pattern: str, path: str) -> None:
+    """A folder that was to be kept, `tests` or `tests/`, kept none of its files."""
+    assert kept_by(path, (pattern,)) == pattern
+
+
+@pytest.mark.parametrize(("pattern", "path"), [("tests", "tests.py"), ("a.py/", "ba.py"), ("t/*", "s/t.py")])
+def test_and_no_more_than_that(pattern: str, path: str) -> None:
+    assert kept_by(path, (pattern,)) == ""
+
+
+# --- final_newline ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ("milk", b"milk\n"),
+        ("bread\r\nmilk", b"bread\r\nmilk\r\n"),
+        ("bread\r\nmilk\neggs", b"bread\r\nmilk\neggs\n"),
+        ("milk\r\n", b"milk\r\n"),
+        ("milk\r", b"milk\r\n"),
+        ("", b""),
+    ],
+)
+def test_a_file_ends_in_a_line_break_of_its_own_kind(project: Path, content: str, written: bytes) -> None:
+    """In a file of CRLF lines the last one ended in LF alone."""
+    run(project, call("fs.write", path="new.txt", content=content), final_newline=True)
+
+    assert (project / "new.txt").read_bytes() == written
