@@ -1,7 +1,9 @@
 """`stepfold runs`, `show` and `prompt`: looking at what is recorded."""
 
 import json
+import math
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,17 +36,20 @@ def runs(store: str | None, for_machines: bool) -> None:
     if not rows:
         say('no runs yet: `stepfold run "GOAL"` makes one, `stepfold demo` shows one')
         return
-    for line in _table(rows, shutil.get_terminal_size((_WIDE, 24)).columns):
+    for line in _table(rows, _columns()):
         say(line)
 
 
-_WIDE = 140
-"""Columns of an output that is no terminal."""
+def _columns() -> int | None:
+    """How wide the terminal is; None for an output that is none, where nothing has to be cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
+
+_LONGEST_GOAL = 60
 _GOAL_AT_LEAST = 12
 
 
-def _table(rows: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
+def _table(rows: Sequence[dict[str, Any]], width: int | None) -> Iterator[str]:
     """The rows below their heads, as wide as what stands in them. An id is never cut, for it is what a person
     copies: the goal is, and what counts less than it is left out where there is no room.
     """
@@ -53,17 +58,18 @@ def _table(rows: Sequence[dict[str, Any]], width: int) -> Iterator[str]:
     id_width = max(len("run"), *(len(visible_line(row["run_id"])) for row in rows))
     word_width = max(len("finish"), *map(len, words))
 
-    def left() -> int:
-        return width - id_width - word_width - sum(len(name) + 1 for name in counts) - 3
+    def left() -> float:
+        taken = id_width + word_width + sum(len(name) + 1 for name in counts) + 3
+        return (math.inf if width is None else width) - taken
 
     while left() < _GOAL_AT_LEAST and counts:
         counts.pop()
-    room = max(left(), _GOAL_AT_LEAST)
+    room = None if width is None else max(int(left()), _GOAL_AT_LEAST)
     heads = " ".join(["finish".ljust(word_width), *counts])
     yield f"{'run':<{id_width}} {heads}  goal"
     for row, word in zip(rows, words, strict=True):
         cells = " ".join([word.ljust(word_width), *(f"{row[name]:>{len(name)}}" for name in counts)])
-        goal = f"{_origin(row)}{visible_line(row['goal'])}"[:room]
+        goal = f"{_origin(row)}{visible_line(row['goal'])[:_LONGEST_GOAL]}"[:room]
         yield f"{visible_line(row['run_id']):<{id_width}} {cells}  {goal}".rstrip()
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from stepfold.engine.cli import show
 from tests.engine.cli.projects import (
     FINISH,
     LOAD_FILES,
@@ -222,7 +223,7 @@ def test_long_ids_keep_the_columns_and_a_narrow_terminal_drops_what_counts_less(
     longer.write_bytes(project.trace.read_bytes())
     tables = {}
     for width in (140, 60):
-        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr(show, "_columns", lambda width=width: width)
         tables[width] = project.ask("runs").text.splitlines()
 
     for head, *rows in tables.values():
