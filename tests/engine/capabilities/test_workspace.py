@@ -92,3 +92,11 @@ def test_no_path_that_passes_both_looks_leaves_the_root(
         return
     real = workspace.resolve(path)
     assert real == root.resolve() or real.is_relative_to(root.resolve())
+
+
+def test_no_native_writes_what_a_protected_link_leads_to(project: Path) -> None:
+    (project / "stepfold.toml").symlink_to("notes.txt")
+    (project / ".stepfold").symlink_to("src")
+    for path in ("notes.txt", "src/main.py", "src/new"):
+        with pytest.raises(PathOutside, match="can be read and not written"):
+            Workspace(project).writable(path)
