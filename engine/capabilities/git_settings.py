@@ -23,6 +23,13 @@ POINTER_BYTES = 8192
 OTHERWISE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_TRACE", "GIT_TRACE2")
 """Variables by which git would look elsewhere than where it is told to."""
 
+PROGRAMS = (
+    *("GIT_ASKPASS", "GIT_EDITOR", "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_PROXY_COMMAND"),
+    *("GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_TEMPLATE_DIR"),
+    *("EDITOR", "PAGER", "SSH_ASKPASS", "VISUAL"),
+)
+"""Variables that name what git runs, as settings do."""
+
 MISSING = (FileNotFoundError, NotADirectoryError)
 
 Pairs = tuple[tuple[str, str], ...]
@@ -76,6 +83,20 @@ def repositories_above(root: str) -> Iterator[str]:
             yield str(folder / REPOSITORY)
 
 
+def absorbed_in(repository: Repository) -> Iterator[Repository]:
+    """The repositories of its submodules that it holds itself, whether their folders are there or not."""
+    for holder in dict.fromkeys((repository.common, repository.folder)):
+        top = f"{holder}/modules"
+        for folder, inner, files in os.walk(top):
+            if "HEAD" not in files:
+                continue
+            inner.clear()
+            name = folder[len(top) + 1 :]
+            one = Repository(folder, folder, os.path.join(repository.worktree, name))  # noqa: PTH118
+            yield one
+            yield from absorbed_in(one)
+
+
 def files_of(repository: Repository) -> tuple[str, ...]:
     """The files that hold a repository's own settings, whether they are there or not."""
     return (f"{repository.common}/config", f"{repository.folder}/config.worktree")
@@ -99,11 +120,16 @@ def settings_of(repositories: Sequence[Repository], root: str) -> list[Setting]:
     Where there is no git, there are none. What stands below a mistake in a file isn't read: git itself stops
     at it, and nobody but the user can mend it.
     """
-    places = {
-        file: _places_of(repository, root) for repository in repositories for file in files_of(repository)
-    }
+    places: dict[str, tuple[str, ...]] = {}
+    for repository in repositories:
+        for file in files_of(repository):
+            # A worktree that was copied shares its files with the copy.
+            places[file] = (*places.get(file, ()), *_places_of(repository, root))
     every = tuple(dict.fromkeys(place for several in places.values() for place in several))
-    settings = [Setting(key, value, file, every) for file, key, value in _of_the_user(root)]
+    settings = [
+        *(Setting(key, value, file, every) for file, key, value in _of_the_user(root)),
+        *(Setting(name, os.environ[name], "", every) for name in PROGRAMS if name in os.environ),
+    ]
     waiting = [
         *(Setting("include.path", file, "/", places[file]) for file in places),
         *(setting for setting in settings if includes(setting.key)),

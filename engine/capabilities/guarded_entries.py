@@ -57,6 +57,12 @@ async def guarded_entries(workspace: Workspace) -> AsyncIterator[Guard]:
     command runs. An empty file would show in git's status, so `stepfold.toml` is put aside after.
     """
     root = workspace.root
+    for name in (".stepfold", SETTINGS_FILE):
+        if (root / name).is_symlink():
+            # Nothing can be mounted on a link, so a command could put something else in its place.
+            raise Unguarded(
+                f"{root / name} is a link, which can't be kept from commands: put there what it leads to"
+            )
     known, kept = await _entered(root)
     free = () if os.path.lexists(root / SETTINGS_FILE) else (SETTINGS_FILE,)
     made: list[Path] = []
@@ -128,7 +134,7 @@ def _guarded(path: Path, known: Known) -> bool:
             path.mkdir()
         except OSError:
             return False
-        known.repositories[identity_of(path)] = path.name
+        known.repositories[identity_of(path.lstat())] = path.name
     _guards[path] = _guards.get(path, 0) + 1
     return True
 
@@ -139,7 +145,7 @@ def _release(path: Path, known: Known) -> None:
         return
     del _guards[path]
     with contextlib.suppress(OSError):
-        identity = identity_of(path)
+        identity = identity_of(path.lstat())
         path.rmdir()
         # The next folder that is made may get its number.
         known.repositories.pop(identity, None)

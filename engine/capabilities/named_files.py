@@ -15,6 +15,7 @@ from msgspec import Struct
 from stepfold.engine.capabilities.git_settings import (
     Repository,
     Setting,
+    absorbed_in,
     files_of,
     files_of_the_user,
     included,
@@ -25,7 +26,7 @@ from stepfold.engine.capabilities.git_settings import (
 )
 from stepfold.engine.capabilities.left import Left, joined
 from stepfold.engine.capabilities.paths import REPOSITORY
-from stepfold.engine.capabilities.repositories import Identity, known_in, step_identity
+from stepfold.engine.capabilities.repositories import Identity, identity_of, known_in
 from stepfold.engine.capabilities.setting_words import FOLDERS, words_of
 
 LINKS_AT_MOST = 40
@@ -222,7 +223,7 @@ def way_to(root: str, path: str) -> Way:
             return Way(tuple(steps), tuple(links), end, "")
         if inside:
             shared = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
-            steps.append(Step(there[len(root) + 1 :], step_identity(found), shared))
+            steps.append(Step(there[len(root) + 1 :], identity_of(found), shared))
         if target:
             links += [there] if inside else []
             followed += 1
@@ -238,7 +239,8 @@ def way_to(root: str, path: str) -> Way:
 def _named_by(root: str, places: Sequence[str]) -> Named:
     named = Named({}, tuple(place for place in places if place.rpartition("/")[2] != REPOSITORY))
     inside = (f"{root}/{place}" if place else root for place in places)
-    repositories = [repository_at(path) for path in (*inside, *repositories_above(root))]
+    found = [repository_at(path) for path in (*inside, *repositories_above(root))]
+    repositories = [*found, *(one for repository in found for one in absorbed_in(repository))]
     for repository in repositories:
         for name in _own_of(repository, root):
             named.add(name, root)

@@ -34,8 +34,8 @@ ROUNDS = 3
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Identity = tuple[int, int, int]
-"""Device and inode: what stays when something is moved. Of a link, which can't be kept from being replaced,
-also the time of its making, for its number may go to the next one."""
+"""Device and inode: what stays when a folder is moved. Of anything else also the time of its change: a link
+can be replaced by one that gets its number, and a file be written by its second name."""
 
 
 def is_git_folder(there: Callable[[str], bool]) -> bool:
@@ -129,8 +129,9 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
         finally:
             os.close(folder)
         for place in walk.places():
-            if place.identity in known.repositories:
-                left.moved[known.repositories[place.identity]] = place.kept
+            before = known.repositories.get(place.identity)
+            if before is not None and _can_be_followed(root, before, place.kept):
+                left.moved[before] = place.kept
             elif not _is_empty(place):
                 left.put_aside(place.folder, place.path, place.name)
     except OSError:
@@ -141,6 +142,11 @@ def settle(root: str, known: Known, free: Sequence[str]) -> Left:
         if path not in known.unseen:
             left.note(left.unseen, path)
     return left
+
+
+def _can_be_followed(root: str, before: str, now: str) -> bool:
+    """Whether a repository lies where it was, or where what its settings name has a path as well."""
+    return now == before or len(os.fsencode(f"{root}/{now}")) < LONGEST_PATH // 2
 
 
 class _Folder:
@@ -184,7 +190,7 @@ class _Walk:
 
     def _places(self) -> Iterator[Place]:
         opened = os.open(self._root, _FOLDER)
-        self._way.append(_Folder("", opened, _identity(os.fstat(opened))))
+        self._way.append(_Folder("", opened, identity_of(os.fstat(opened))))
         try:
             while self._way:
                 here = self._way[-1]
@@ -211,7 +217,7 @@ class _Walk:
         if there(REPOSITORY):
             with contextlib.suppress(OSError):
                 found = os.stat(REPOSITORY, dir_fd=here.descriptor, follow_symlinks=False)
-                yield Place(here.descriptor, self._path(), REPOSITORY, _identity(found))
+                yield Place(here.descriptor, self._path(), REPOSITORY, identity_of(found))
         if is_git_folder(there):
             yield Place(here.descriptor, self._path(), HEAD, here.identity)
 
@@ -237,7 +243,7 @@ class _Walk:
             return
         if opened is None:
             return
-        self._way.append(_Folder(name, opened, _identity(os.fstat(opened))))
+        self._way.append(_Folder(name, opened, identity_of(os.fstat(opened))))
         if len(self._way) > HELD_OPEN:
             self._way[-HELD_OPEN].close()
 
@@ -264,7 +270,7 @@ class _Walk:
         try:
             # It has been listed, and may be one that can only be entered.
             above.descriptor = os.open("..", HANDLE, dir_fd=below.descriptor)
-            moved = _identity(os.fstat(above.descriptor)) != above.identity
+            moved = identity_of(os.fstat(above.descriptor)) != above.identity
         except OSError:
             moved = True
         below.close()
@@ -275,18 +281,9 @@ class _Walk:
             self._way.clear()
 
 
-def identity_of(path: Path) -> Identity:
-    """The identity of what lies at a path. Raises OSError."""
-    return _identity(path.lstat())
-
-
-def _identity(found: os.stat_result) -> Identity:
-    return found.st_dev, found.st_ino, found.st_ctime_ns if stat.S_ISLNK(found.st_mode) else 0
-
-
-def step_identity(found: os.stat_result) -> Identity:
-    """The identity of an entry whose content counts: of all but a folder, with its time of change."""
-    return _identity(found) if stat.S_ISDIR(found.st_mode) else _moment(found)
+def identity_of(found: os.stat_result) -> Identity:
+    """The identity of what was found somewhere."""
+    return found.st_dev, found.st_ino, 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns
 
 
 def _moment(found: os.stat_result) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ none, and any other counts. A word that only might be a path costs little: it is
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from msgspec import Struct
@@ -30,14 +30,16 @@ DATA = frozenset(
 ONLY = {"remote": ("uploadpack", "receivepack"), "submodule": ("update",)}
 """Of these sections, what may name a program; all else in them is data."""
 
-FOLDERS = frozenset({"core.hookspath", "init.templatedir"})
-"""Settings that name a folder of programs."""
+FOLDERS = frozenset({"core.hookspath", "init.templatedir", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR"})
+"""Settings, and variables of the environment, that name a folder of programs."""
 
 LONGEST_WORD = 4096
 
 _EXPANSION = re.compile(r"\$\([^()]*\)|`[^`]*`|\$\{[^}]*\}|\$\w+")
 _HOME = re.compile(r"\$HOME\b|\$\{HOME\}")
 _BREAK = re.compile(r"[\s;|&()<>{}'\"`=!]+")
+_END = re.compile(r"[;|&\n]+")
+_ENTERED = re.compile(r"""(?:^|[\s;|&(])(?:cd|pushd|-C)\s+(?:"([^"]*)"|'([^']*)'|([^\s;|&)]+))""")
 _LIKE_A_FILE = re.compile(r"[\w-][\w.-]*\.[A-Za-z]{1,4}")
 _REST = "\0"
 
@@ -63,12 +65,36 @@ def words_of(key: str, value: str) -> Words:
         return Words((), ())
     if key in FOLDERS:
         return Words((value,) if value else (), ())
-    return _words_of_a_command(value.removeprefix("!"))
+    line = value.removeprefix("!")
+    # What comes behind a command of git's is another command.
+    found = [_words_of_a_command(part) for part in dict.fromkeys((line, *_END.split(line)))]
+    paths = dict.fromkeys(path for words in found for path in words.paths)
+    names = dict.fromkeys(name for words in found for name in words.names)
+    entered = _entered(line)
+    return Words((*paths, *_below(entered, paths)), (*names, *_below(entered, names)))
+
+
+def _entered(line: str) -> list[str]:
+    """The folders that a command line goes to before it runs something."""
+    goals = (next(filter(None, match.groups()), "") for match in _ENTERED.finditer(_expanded(line)))
+    return [word for goal in goals for word in _spelled(goal) if word]
+
+
+def _below(folders: Iterable[str], words: Iterable[str]) -> list[str]:
+    return [f"{folder}/{word}" for folder in folders for word in words if not word.startswith(("/", "~"))]
+
+
+def _expanded(line: str) -> str:
+    """A command line with a mark in the place of each expansion, those that hold others too."""
+    text = _HOME.sub("~", line)
+    while (inner := _EXPANSION.sub(_REST, text)) != text:
+        text = inner
+    return text
 
 
 def _words_of_a_command(value: str) -> Words:
     at_home = _HOME.sub("~", value)
-    variants = [list(_split(text)) for text in (value, at_home, _EXPANSION.sub(_REST, at_home))]
+    variants = [list(_split(text)) for text in (value, at_home, _expanded(value))]
     first = {words[0] for words in variants if words} | {value.strip()}
     words = dict.fromkeys(
         spelled

@@ -55,10 +55,11 @@ STEWARDED = (
 only those that write or make."""
 
 ATTRIBUTES = (
+    *("getxattr", "lgetxattr", "getxattrat", "listxattr", "llistxattr", "listxattrat"),
     *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
     *("removexattr", "lremovexattr", "fremovexattr", "removexattrat", "file_setattr"),
 )
-"""Changes for which Landlock has no right: they would reach any file."""
+"""Reading and changing of extended attributes, for which Landlock has no right: they would reach any file."""
 
 WATCHES = ("inotify_init", "inotify_init1", "inotify_add_watch")
 """A watch needs no right of Landlock's either, and tells what the user opens."""

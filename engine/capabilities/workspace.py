@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stepfold.engine.capabilities.git_settings import SettingsUnread
 from stepfold.engine.capabilities.named_files import setting_that_names
-from stepfold.engine.capabilities.paths import path_fault, protected_entry
+from stepfold.engine.capabilities.paths import PROTECTED, path_fault, protected_entry
 from stepfold.engine.capabilities.repositories import made_by_writing
 
 
@@ -54,7 +54,9 @@ class Workspace:
     def writable(self, path: str) -> Path:
         """As `resolve`, for a file that is to be written. Raises PathOutside for protected entries too."""
         real = self.resolve(path)
-        guarded = protected_entry(self.relative(real)) or protected_entry(path)
+        guarded = (
+            protected_entry(self.relative(real)) or protected_entry(path) or self._protected_by_link(real)
+        )
         if guarded:
             raise PathOutside(f"{guarded} can be read and not written: put the file elsewhere")
         repository = made_by_writing(self.root, real.relative_to(self.root))
@@ -75,6 +77,11 @@ class Workspace:
                 f"{path!r} belongs to the environment that runs the engine: put the file elsewhere"
             )
         return real
+
+    def _protected_by_link(self, real: Path) -> str:
+        """The protected entry that leads, as a link, to a path or to a folder above it; empty for none."""
+        links = (self.root / name for name in PROTECTED)
+        return next((link.name for link in links if real.is_relative_to(link.resolve())), "")
 
     @contextmanager
     def parent(self, real: Path, *, create: bool = False) -> Iterator[tuple[int, str]]:

@@ -418,3 +418,12 @@ def test_what_it_does_not_hide_is_known(project: Path, outside: Path, command: s
     completed = fenced(command.replace("{outside}", str(outside)), project)
     assert completed.exit_code == 0
     assert b"the-secret-outside" not in completed.output
+
+
+def test_extended_attributes_outside_are_not_read(project: Path, outside: Path) -> None:
+    os.setxattr(outside / "secret", "user.origin", b"https://token@example.org")
+    for call in ("os.listxattr(path)", "os.getxattr(path, 'user.origin')"):
+        command = f"import os; path = '{outside}/secret'; print({call})"
+        completed = fenced(f'python3 -c "{command}"', project)
+        assert b"Errno 95" in completed.output
+        assert b"token" not in completed.output

@@ -64,6 +64,14 @@ def test_settings_of_the_user_count_in_each_repository(repository: Path, home: P
     assert kept(repository) == {"notes.txt"}
 
 
+def test_programs_that_the_environment_names_are_kept(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -F notes.txt")
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", str(repository / "src"))
+    assert kept(repository) == {"notes.txt", "src"}
+
+
 def test_the_users_settings_themselves_are_kept_where_they_lie_in_the_project(
     repository: Path, home: Path
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepfold.engine.capabilities.boxes import Limits
-from stepfold.engine.capabilities.sandbox import Completed, probe, run
+from stepfold.engine.capabilities.sandbox import Completed, SandboxBroken, probe, run
 from stepfold.engine.capabilities.workspace import Workspace
 
 SMALL = Limits(cpu_seconds=2, address_space=512 * 1024**2, file_size=1024**2, output=256 * 1024, kept=1024)
@@ -200,6 +200,17 @@ def test_settings_that_a_command_makes_are_put_aside_or_refused(project: Path, b
     refused = b"denied" in completed.output
     assert refused == (backend == "seccomp")
     assert (project / "stepfold.toml.proposed").exists() != refused
+
+
+@pytest.mark.parametrize("name", [".stepfold", "stepfold.toml"])
+def test_no_command_runs_where_a_link_could_be_replaced_by_other_settings(
+    project: Path, backend: str, name: str
+) -> None:
+    (project / name).symlink_to("notes.txt" if name == "stepfold.toml" else "src")
+    with pytest.raises(SandboxBroken, match="is a link"):
+        ran(f"rm -f {name}; echo forged > {name}; echo forged > notes.txt", project, backend)
+    assert (project / name).is_symlink()
+    assert "forged" not in (project / "notes.txt").read_text()
 
 
 def test_two_commands_at_once_share_the_guards(project: Path, sandbox: str) -> None:

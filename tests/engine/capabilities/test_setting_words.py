@@ -21,6 +21,11 @@ from stepfold.engine.capabilities.setting_words import words_of
         ("core.editor", "$HOME/project/edit", "~/project/edit"),
         ("core.pager", '"${TOP}/page" -x', "./page"),
         ("merge.x.driver", '"$(git rev-parse --show-toplevel)/tools/merge" %O %A', "./tools/merge"),
+        ("filter.x.clean", '"$(dirname "$(git rev-parse --git-dir)")/tools/clean"', "./tools/clean"),
+        ("alias.own", "!cd tools && ./own", "tools/./own"),
+        ("alias.own", '!cd "$(git rev-parse --show-toplevel)/tools"; ./own', "./tools/./own"),
+        ("alias.own", "!git -C lib status; make -C 'tools' -f own.mk", "tools/own.mk"),
+        ("GIT_SSH_COMMAND", "ssh -F ./conf", "./conf"),
         ("alias.own", "!f() { ./own; }; f", "./own"),
         ("alias.own", "-c core.fsmonitor=./own status", "./own"),
         ("submodule.x.update", "!./update", "./update"),
@@ -36,6 +41,11 @@ def test_a_bare_name_counts_where_a_file_is_there() -> None:
     words = words_of("filter.x.clean", "python clean %f")
     assert words.paths == ()
     assert words.names == ("clean", "%f")
+
+
+def test_a_name_behind_a_command_of_gits_counts() -> None:
+    assert "deploy" in words_of("alias.up", "!git pull main && sh deploy").names
+    assert "main" not in words_of("alias.up", "!git pull main && sh deploy").names
 
 
 @pytest.mark.parametrize(

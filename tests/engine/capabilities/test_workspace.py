@@ -111,3 +111,11 @@ def test_what_an_absolute_path_is_answered_with_is_not_refused_itself(path: str,
     """A model that asked for `~` was told to give `~`, and one that climbed, to climb from the project."""
     assert path_fault(path, "project").endswith(repr(instead))
     assert path_fault(instead, "project") == ""
+
+
+def test_no_native_writes_what_a_protected_link_leads_to(project: Path) -> None:
+    (project / "stepfold.toml").symlink_to("notes.txt")
+    (project / ".stepfold").symlink_to("src")
+    for path in ("notes.txt", "src/main.py", "src/new"):
+        with pytest.raises(PathOutside, match="can be read and not written"):
+            Workspace(project).writable(path)
