@@ -13,6 +13,9 @@ from typing import TypeVar
 PROPOSED = "proposed"
 NUMBERS_AT_MOST = 100
 LISTED_AT_MOST = 100
+NAME_BYTES = 220
+"""Of a name that is put aside so much stays that what is put behind it fits in the 255 of a file system."""
+
 HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _lending = threading.Lock()
@@ -111,7 +114,8 @@ def _reached(root: str, parts: Sequence[str]) -> int:
     return folder
 
 
-def _names_aside(name: str) -> Iterator[str]:
+def _names_aside(whole: str) -> Iterator[str]:
+    name = os.fsdecode(os.fsencode(whole)[:NAME_BYTES])
     yield f"{name}.{PROPOSED}"
     yield from (f"{name}.{PROPOSED}.{number}" for number in range(2, NUMBERS_AT_MOST))
     while True:

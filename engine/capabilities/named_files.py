@@ -158,6 +158,8 @@ def settle_named(root: str, named: Named, left: Left) -> None:
 
     Where a repository was moved, git starts from its new place.
     """
+    # Repositories may lie elsewhere by now.
+    _walked.pop(root, None)
     moved = [(_worktree(root, old), _worktree(root, new)) for old, new in left.moved.items() if old != new]
     for name, before in named.ways.items():
         for old, new in ((root, root), *(pair for pair in moved if _below(name.path, pair[0]))):

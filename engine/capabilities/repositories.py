@@ -23,8 +23,9 @@ from stepfold.engine.capabilities.paths import REPOSITORY
 
 HEAD = "HEAD"
 
-HELD_OPEN = 64
-"""Folders on the way down that stay open; those above are found again by `..`."""
+HELD_OPEN = 8
+"""Folders on the way down that stay open; those above are found again by `..`. So few that several walks at a
+time stay far below the limit of open files: what lies deeper would not be looked into."""
 
 LONGEST_PATH = 4096
 

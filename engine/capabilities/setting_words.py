@@ -37,7 +37,7 @@ LONGEST_WORD = 4096
 
 _EXPANSION = re.compile(r"\$\([^()]*\)|`[^`]*`|\$\{[^}]*\}|\$\w+")
 _HOME = re.compile(r"\$HOME\b|\$\{HOME\}")
-_BREAK = re.compile(r"[\s;|&()<>{}'\"`=!]+")
+_BREAK = re.compile(r":[-=+?]?|[\s;|&()<>{}'\"`=!]+")
 _END = re.compile(r"[;|&\n]+")
 _ENTERED = re.compile(r"""(?:^|[\s;|&(])(?:cd|pushd|-C)\s+(?:"([^"]*)"|'([^']*)'|([^\s;|&)]+))""")
 _LIKE_A_FILE = re.compile(r"[\w-][\w.-]*\.[A-Za-z]{1,4}")

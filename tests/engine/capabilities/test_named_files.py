@@ -173,6 +173,17 @@ def test_no_native_writes_a_file_that_is_named(repository: Path, setting: str, p
     assert Workspace(repository).writable("docs/other.txt")
 
 
+def test_no_native_writes_what_settings_name_from_where_a_command_has_moved_them(
+    repository: Path, sandbox: str
+) -> None:
+    subprocess.run(["git", "init", "-q", "lib"], cwd=repository, check=True)
+    configured(repository / "lib", "core.fsmonitor ../tools/run")
+    planted("mkdir new; mv lib new", repository, sandbox)
+    named = "new/tools/run" if (repository / "new" / "lib").exists() else "tools/run"
+    with pytest.raises(PathOutside, match=r"core\.fsmonitor"):
+        Workspace(repository).writable(named)
+
+
 def test_a_folder_in_the_place_of_a_program_may_be_filled(repository: Path) -> None:
     configured(repository, "alias.clean !rm -rf ./build ./src")
     assert Workspace(repository).writable("build/out")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,26 @@ def test_deeper_than_a_path_can_name_it_is_found(deep: Path) -> None:
     left = settle(str(deep), known, ())
     assert [new[-18:] for _, new in left.aside] == ["/d/d/.git.proposed"]
     assert left.unseen == []
+
+
+def test_what_lies_deep_is_found_with_few_open_files(deep: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    known = known_in(str(deep))
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 24, limits[1]))
+    try:
+        left = settle(str(deep), known, ())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (len(left.aside), left.unseen) == (1, [])
+
+
+def test_a_name_that_nothing_more_fits_on_is_put_aside_shortened(tmp_path: Path) -> None:
+    (tmp_path / ("x" * 255)).touch()
+    left = Left()
+    assert left.put_aside_named(str(tmp_path), "x" * 255, "core.editor")
+    assert [path.name for path in tmp_path.iterdir()] == [f"{'x' * 220}.proposed"]
 
 
 def test_more_repositories_than_memory_holds_paths_of_are_put_aside_all(tmp_path: Path) -> None:

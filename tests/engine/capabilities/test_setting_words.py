@@ -26,6 +26,7 @@ from stepfold.engine.capabilities.setting_words import words_of
         ("alias.own", '!cd "$(git rev-parse --show-toplevel)/tools"; ./own', "./tools/./own"),
         ("alias.own", "!git -C lib status; make -C 'tools' -f own.mk", "tools/own.mk"),
         ("GIT_SSH_COMMAND", "ssh -F ./conf", "./conf"),
+        ("core.editor", "${EDITOR:-tools/edit}", "tools/edit"),
         ("alias.own", "!f() { ./own; }; f", "./own"),
         ("alias.own", "-c core.fsmonitor=./own status", "./own"),
         ("submodule.x.update", "!./update", "./update"),
