@@ -20,6 +20,7 @@ _WAY_ON_WITHOUT_EXAMPLE = (
     "They will not pass with the files as they are. Next: fs.read the file that is at fault and change it "
     "with fs.patch, or make the one that is missing with fs.write."
 )
+_UNPROVEN = "They have not passed with the files as they are now: call verify, and mend what fails."
 SEARCH_GUARD = "loop_guard=repeated capability_search; running the missing acceptance checks"
 
 
@@ -128,7 +129,9 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
 
 def finish_rejected_line(unmet: Sequence[str], wording: int) -> str:
     """That `finish` came without the evidence."""
-    return f"finish rejected; unmet checks: {', '.join(unmet)}. {way_on(wording)}"
+    # A check that has passed before is unmet, too, when something was changed since.
+    what_next = _WAY_ON if wording < WORDING_OF_WHAT_IS_THERE else _UNPROVEN
+    return f"finish rejected; unmet checks: {', '.join(unmet)}. {what_next}"
 
 
 def finish_accepted_line(by: str, summary: str) -> str:

@@ -182,13 +182,9 @@ NATIVE: tuple[Manifest, ...] = (
 NATIVE_BY_NAME: dict[str, Manifest] = {manifest.name: manifest for manifest in NATIVE}
 
 
-class UnknownCapability(ValueError):
-    """The name of what no run could load. The text says what there is."""
-
-
 def refuse_unknown(names: Iterable[str]) -> None:
-    """Raises UnknownCapability for a name that is neither one of ours nor like one of a server's tools."""
+    """Raises ValueError for a name that is neither one of ours nor like one of a server's tools."""
     for name in names:
         if name not in NATIVE_BY_NAME and not name.startswith(SERVER_PREFIX):
             there = f"{', '.join(NATIVE_BY_NAME)}, and {SERVER_PREFIX}SERVER.TOOL"
-            raise UnknownCapability(f"loop.preload has {name!r}; there are {there}")
+            raise ValueError(f"loop.preload has {name!r}; there are {there}")

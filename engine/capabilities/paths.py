@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 
 REPOSITORY = ".git"
 """What git looks for in a folder and in each above it. `repositories.py` knows what else it takes for one."""
@@ -64,11 +65,18 @@ def kept_by(path: str, patterns: Sequence[str]) -> str:
     As in a `.gitignore`, a pattern without a slash is one of names at any depth, and one that fits a folder
     fits all that is in it. Earned by models that were to mend a function and changed its test.
     """
-    whole = posixpath.normpath(path)
-    entries = [whole]
-    while whole := posixpath.dirname(whole):
-        entries.append(whole)
+    whole = PurePosixPath(posixpath.normpath(path))
+    entries = [str(entry) for entry in (whole, *whole.parents)]
     return next((one for one in patterns if any(_fits(entry, one.rstrip("/")) for entry in entries)), "")
+
+
+def refuse_pattern(pattern: str) -> None:
+    """Raises ValueError for a pattern of `loop.keep` that no path of a project can fit."""
+    if any(part in ("", ".", "..") for part in pattern.removesuffix("/").split("/")):
+        raise ValueError(
+            f"loop.keep has {pattern!r}, which no path of the project fits; "
+            "write patterns such as 'test_*.py' or 'docs/*'"
+        )
 
 
 def _fits(entry: str, pattern: str) -> bool:

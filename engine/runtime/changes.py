@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepfold.engine.capabilities.manifests import UnknownCapability, refuse_unknown
+from stepfold.engine.capabilities.manifests import refuse_unknown
+from stepfold.engine.capabilities.paths import refuse_pattern
 from stepfold.engine.core.own_guards import GuardClash, MissingGuard, require
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.own_guards import fetch
@@ -70,7 +71,10 @@ def _preload(config: Any, value: Any) -> Any:
 
 
 def _keep(config: Any, value: Any) -> Any:
-    return replace(config, keep=tuple(_several(value)))
+    patterns = tuple(str(pattern) for pattern in _several(value))
+    for pattern in patterns:
+        refuse_pattern(pattern)
+    return replace(config, keep=patterns)
 
 
 def _several(value: Any) -> list[Any]:
@@ -148,7 +152,7 @@ def changed(config: Config, settings: Iterable[str]) -> Config:
             raise ChangeError(f"--set {setting!r}: unknown key {key!r}; {_meant(key, loop, keys)}")
         try:
             wanted = change(config, _value(text))
-        except (MissingGuard, GuardClash, UnknownCapability) as error:
+        except (MissingGuard, GuardClash, ValueError) as error:
             raise ChangeError(f"--set {setting!r}: {error}") from error
         config = _checked(wanted, setting)
     return config

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from stepfold.engine.capabilities.manifests import UnknownCapability, refuse_unknown
+from stepfold.engine.capabilities.manifests import refuse_unknown
+from stepfold.engine.capabilities.paths import refuse_pattern
 from stepfold.engine.core.profile import PROFILES
 from stepfold.engine.runtime.settings import (
     CheckSettings,
@@ -148,15 +149,10 @@ def _refuse_nonsense(settings: Settings, where: str) -> None:
         raise SettingsError(f"{where}: loop.profile is {loop.profile!r}; it is one of {', '.join(PROFILES)}")
     try:
         refuse_unknown(loop.preload)
-    except UnknownCapability as error:
+        for pattern in loop.keep:
+            refuse_pattern(pattern)
+    except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
-    for pattern in loop.keep:
-        parts = pattern.removesuffix("/").split("/")
-        if any(part in ("", ".", "..") for part in parts):
-            raise SettingsError(
-                f"{where}: loop.keep has {pattern!r}, which no path of the project fits; "
-                "write patterns such as 'test_*.py' or 'docs/*'"
-            )
     for name, threshold in settings.guards.thresholds.items():
         if not is_threshold(threshold):
             raise SettingsError(

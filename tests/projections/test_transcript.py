@@ -115,3 +115,10 @@ def test_new_runs_are_told_it_without_an_example() -> None:
 
     assert "old:" not in told
     assert "fs.write" in told
+
+
+def test_a_refused_finish_does_not_say_that_a_stale_check_would_fail() -> None:
+    assert finish_rejected_line(["a"], WORDING) == (
+        "finish rejected; unmet checks: a. They have not passed with the files as they are now: "
+        "call verify, and mend what fails."
+    )

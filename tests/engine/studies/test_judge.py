@@ -123,6 +123,7 @@ GOAL, TOOLS = GoalConfig(goal="g"), HarnessConfig()
         (GOAL, "loop.max_steps=0", "more than 0"),
         (GOAL, "loop.max_steps=many", "Expected `int"),
         (GOAL, "loop.profile=bakery", "one of coding"),
+        (GOAL, "loop.keep=/etc/*", "loop.keep has '/etc/*', which no path of the project fits"),
         (GOAL, "loop.preload=fs.mend", "loop.preload has 'fs.mend'; there are fs.list, fs.read"),
         (GOAL, "max_model_calls=3", "this is a goal run"),
         (TOOLS, "loop.max_steps=3", "this is a tool-calling run"),
