@@ -1,13 +1,14 @@
 """`AgentHarness`: the tool-calling loop for programs that embed it: async, recorded, steered, nested."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepfold.engine.models.prices import NO_PRICES, Price
 from stepfold.engine.models.protocol import Model
 from stepfold.engine.models.resolve import resolve
 from stepfold.engine.runtime.agent_run import (
@@ -51,7 +52,8 @@ class AgentHarness:
     `models` is a `Model`, what `--model` takes, or several of either in fallback order. `tools` are
     `Tool`s or plain typed functions. With a `store` (a folder, a `postgresql://` URL or an open store)
     every run is recorded, as safely as `durability` says (`normal`, `step`, `full`); without one its
-    events are on the result alone.
+    events are on the result alone. `prices` say what a model's replies cost, by its name; a sub-agent goes
+    by its own.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class AgentHarness:
         cache: ResponseCache | None = None,
         clock: Clock | None = None,
         durability: str = "normal",
+        prices: Mapping[str, Price] = NO_PRICES,
     ) -> None:
         self.policy = policy or RunPolicy()
         self.models = _models(models)
@@ -77,6 +80,7 @@ class AgentHarness:
         self._cache = cache
         self._clock = clock
         self._durability = durability
+        self._prices = dict(prices)
         wanted = self.policy.response_format
         if wanted is not None and wanted.name in self.tools:
             raise ToolDeclarationError(
@@ -293,6 +297,7 @@ class AgentHarness:
             injected=life.config.injected,
             cache=self._cache,
             delta=life.delta,
+            prices=self._prices,
         )
         secrets = [secret for model in self.models.values() for secret in getattr(model, "secrets", ())]
         return LiveEffects(hands.perform, run_id=life.run_id, clock=self._clock, secrets=secrets)

@@ -11,6 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from stepfold.engine.core.arguments import visible_schema
+from stepfold.engine.models.prices import NO_PRICES, Price, priced
 from stepfold.engine.models.protocol import Model, Request
 from stepfold.engine.runtime.hooks import call_hook, injected_into, request_messages
 from stepfold.engine.runtime.live import Landing
@@ -68,6 +69,7 @@ class HarnessEffects:
         injected: Mapping[str, Any],
         cache: ResponseCache | None,
         delta: Callable[[ModelDelta, AskModel], None] | None,
+        prices: Mapping[str, Price] = NO_PRICES,
     ) -> None:
         self._models = models
         self._tools = tools
@@ -77,6 +79,7 @@ class HarnessEffects:
         self._injected = injected
         self._cache = cache
         self._delta = delta
+        self._prices = prices
         self._model_wraps = [m for m in middleware.values() if overrides(m, "wrap_model")]
         self._tool_wraps = [m for m in middleware.values() if overrides(m, "wrap_tool")]
         self._delta_hooks = [m for m in middleware.values() if overrides(m, "on_delta")]
@@ -85,6 +88,8 @@ class HarnessEffects:
     def perform(self, effect: Any, run: Run) -> Landing | Awaitable[Landing]:
         """Carry out one effect. What this raises lands as a failure of the effect."""
         match effect:
+            case AskModel() if self._prices:
+                return self._ask_and_price(effect, run)
             case AskModel():
                 return self._ask(effect, run)
             case CallTool():
@@ -106,6 +111,14 @@ class HarnessEffects:
         if self._cache is None and not self._model_wraps and not stream:
             return model.reply(request)
         return self._answered(model, request, effect, run, stream)
+
+    async def _ask_and_price(self, effect: AskModel, run: Run) -> Landing:
+        landing = self._ask(effect, run)
+        landed = await landing if isawaitable(landing) else landing
+        # A reply from the cache was paid for when it was made.
+        if not isinstance(landed, ModelReplied) or landed.cache == "hit":
+            return landed
+        return priced(landed, effect.model, self._prices)
 
     def _tools_offered(self, run: Run) -> tuple[Manifest, ...]:
         if self._offered is None:
