@@ -52,21 +52,21 @@ class ReasoningSplitter:
             pass
         if not self._visible:
             return ""
-        return self._release()
+        text = self._release()
+        return self._before_an_end(text) if self._is_final else text
 
     def end(self) -> str:
         """No more pieces: give back what was held because it might have opened a block."""
+        if self._visible:
+            return "" if self._held.rstrip(SPACE) in ENDS else self._held
         if self._close:
             self._thoughts.append(self._held)
             self._held = ""
-        if self._visible and self._held.rstrip(SPACE) in ENDS:
-            self._held = ""
-        return self._release() if not self._visible else self._held
+        return self._release()
 
     def _release(self) -> str:
         text, self._held = self._held, ""
-        text = text.lstrip(SPACE) if self._split_one else text
-        return self._before_an_end(text) if self._is_final else text
+        return text.lstrip(SPACE) if self._split_one else text
 
     def _before_an_end(self, piece: str) -> str:
         """What is certain not to be a mark at the end of the final channel; the rest is held."""

@@ -73,6 +73,8 @@ HARMONY = (
         ("<|channel|>final<|message|>yes<|end|>", "yes", ""),
         ("<|channel|>final<|message|>a < b <|ret", "a < b <|ret", ""),
         ("<|channel|>final<|message|><|return|> is a mark", "<|return|> is a mark", ""),
+        ("<|channel|>final<|message|><", "<", ""),
+        ("<|channel|>final<|message|> <|return", "<|return", ""),
         ("yes<|return|>", "yes<|return|>", ""),
         ("[THINK]hm[/THINK]yes", "yes", "hm"),
         ("[THINK]a</think>b", "", "a</think>b"),
