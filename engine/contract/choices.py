@@ -14,13 +14,13 @@ Schema = dict[str, Any]
 
 
 def alternatives(
-    tools: Collection[str], loaded: Mapping[str, bytes], *, loadable: Sequence[str], checks: Sequence[str]
+    tools: Collection[str], loaded: Mapping[str, Schema], *, loadable: Sequence[str], checks: Sequence[str]
 ) -> list[Schema]:
     """The shape of each action that makes sense now, the name first.
 
     `tools` are those of the eight that do, `capability_call` for what is `loaded`: the argument schemas of
     the capabilities that may be called, by name. `loadable` are those that may be loaded, `checks` the ids
-    that may be verified. A schema that can't be read stands for any object.
+    that may be verified.
     """
     known: dict[str, Schema] = {
         name: json.loads(tool.schema)
@@ -32,28 +32,31 @@ def alternatives(
     if checks and "verify" in known:
         known["verify"]["properties"]["checks"]["items"] = one_of(checks)
     calls = [
-        action_shape(
-            "capability_call", object_shape({"capability": one_of([name]), "arguments": _arguments(schema)})
-        )
+        action_shape("capability_call", object_shape({"capability": one_of([name]), "arguments": schema}))
         for name, schema in loaded.items()
     ]
     return [*(action_shape(name, schema) for name, schema in known.items()), *calls]
 
 
-def narrowed(schema: bytes, name: str, values: Sequence[str]) -> bytes:
+def arguments_of(schema: bytes) -> Schema:
+    """The schema of a capability's arguments. One that can't be read stands for any object."""
+    try:
+        read = json.loads(schema)
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) and read.get("type") == "object" else {"type": "object"}
+
+
+def narrowed(schema: Schema, name: str, values: Sequence[str]) -> Schema:
     """The schema of an object whose property of this name, if it has one, is one of these texts."""
-    read = json.loads(schema)
-    if isinstance(read, dict) and name in read.get("properties", {}):
-        read["properties"][name] = one_of(values)
-    return json.dumps(read).encode()
+    properties = schema.get("properties", {})
+    return {**schema, "properties": {**properties, name: one_of(values)}} if name in properties else schema
 
 
-def without(schema: bytes, names: Collection[str]) -> bytes:
+def without(schema: Schema, names: Collection[str]) -> Schema:
     """The schema of an object without these properties, none of which it requires."""
-    read = json.loads(schema)
-    if isinstance(read, dict) and isinstance(read.get("properties"), dict):
-        read["properties"] = {name: shape for name, shape in read["properties"].items() if name not in names}
-    return json.dumps(read).encode()
+    properties = schema.get("properties", {})
+    return {**schema, "properties": {name: properties[name] for name in properties if name not in names}}
 
 
 def union(shapes: Sequence[Schema]) -> Schema:
@@ -86,11 +89,3 @@ def object_shape(properties: Schema) -> Schema:
 def one_of(values: Sequence[str]) -> Schema:
     """One of these texts."""
     return {"type": "string", "enum": list(values)}
-
-
-def _arguments(schema: bytes) -> Schema:
-    try:
-        read = json.loads(schema)
-    except ValueError:
-        read = None
-    return read if isinstance(read, dict) and read.get("type") == "object" else {"type": "object"}

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stepfold.engine.contract.schemas import TOOLS, Tool
-from stepfold.events.configuration import WORDING_OF_WHAT_IS_THERE
+from stepfold.events.configuration import WORDING_OF_WHAT_IS_THERE, GoalConfig
 from stepfold.events.vocabulary import Section
 from stepfold.projections.digest import digest_of
 from stepfold.projections.fold_goal import checks_of, config_of, section_inputs
@@ -107,21 +107,25 @@ def _course(run: Run) -> str:
 
 
 def _tools(run: Run) -> list[Tool]:
-    """The eight; for a constrained model without those that nothing can come of in this run.
+    """The eight; for a constrained model without those that nothing can come of in this run."""
+    idle = idle_tools(config_of(run)) if _speaks_of_what_is_there(run) else frozenset()
+    return [tool for name, tool in TOOLS.items() if name not in idle]
 
-    One that reads of workers and of a memory spends steps on them.
+
+def idle_tools(config: GoalConfig) -> frozenset[str]:
+    """The tools of the contract that nothing can come of in a run.
+
+    A model that reads of workers and of a memory spends steps on them. One that has had a choice of
+    capabilities from the start spent steps on loading the rest.
     """
-    config = config_of(run)
-    if not _speaks_of_what_is_there(run):
-        return list(TOOLS.values())
-    idle = {
-        "worker_dispatch": not config.worker_slots or config.depth >= config.worker_depth,
-        "memory_write": not config.memory,
-        "ask_user": config.unattended,
-        "capability_search": bool(config.preload),
-        "capability_load": bool(config.preload),
+    useful = {
+        "worker_dispatch": bool(config.worker_slots) and config.depth < config.worker_depth,
+        "memory_write": config.memory,
+        "ask_user": not config.unattended,
+        "capability_search": not config.preload,
+        "capability_load": not config.preload,
     }
-    return [tool for name, tool in TOOLS.items() if not idle.get(name, False)]
+    return frozenset(name for name, is_useful in useful.items() if not is_useful)
 
 
 def _speaks_of_what_is_there(run: Run) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from stepfold.engine.capabilities.lifecycle import network_refusal
 from stepfold.engine.capabilities.paths import kept_by, protected_entry
-from stepfold.engine.contract.choices import Schema, alternatives, narrowed, without
+from stepfold.engine.contract.choices import Schema, alternatives, arguments_of, narrowed, without
 from stepfold.engine.core import guards
 from stepfold.engine.core.arguments import visible_schema
-from stepfold.engine.core.framing import shown_files
+from stepfold.engine.core.framing import idle_tools, shown_files
 from stepfold.engine.core.goal_sees import Acting
 from stepfold.events.configuration import Manifest
 from stepfold.projections.fold_goal import checks_of, config_of
@@ -40,17 +40,18 @@ def offered(run: Run) -> list[Schema]:
     loadable = tuple(name for name in usable if name not in run.goal.loaded)
     checks = _untold_checks(run)
     again = frozenset(run.goal.again) - WAYS_OUT
+    left_out = again | idle_tools(config_of(run))
     callable_now = {name: usable[name] for name in run.goal.loaded if name in usable and name not in again}
-    tools = [tool for tool in _tools(run, loadable, checks) if tool not in again]
+    tools = [tool for tool in _tools(run, loadable, checks) if tool not in left_out]
     calls = dict(_calls(callable_now, run))
     return alternatives(tools if tools or calls else [*LAST_RESORT], calls, loadable=loadable, checks=checks)
 
 
-def _calls(loaded: Mapping[str, Manifest], run: Run) -> Iterator[tuple[str, bytes]]:
+def _calls(loaded: Mapping[str, Manifest], run: Run) -> Iterator[tuple[str, Schema]]:
     """The argument schemas of what may be called, each path one that leads somewhere."""
     files = run.goal.files
     for name, manifest in loaded.items():
-        schema = visible_schema(manifest)
+        schema = arguments_of(visible_schema(manifest))
         if name == "fs.read" and not run.goal.was_capped:
             schema = without(schema, LINES)
         if name == "fs.list" and files and files == shown_files(run.goal):
@@ -89,13 +90,8 @@ def _folders(files: tuple[str, ...]) -> list[str]:
 
 
 def _tools(run: Run, loadable: tuple[str, ...], checks: tuple[str, ...]) -> Iterator[str]:
-    config = config_of(run)
-    if config.memory:
-        yield "memory_write"
-    if not config.unattended:
-        yield "ask_user"
-    if loadable and not config.preload:
-        # What was chosen beforehand is enough: models that had it spent steps on loading the rest.
+    yield from ("memory_write", "ask_user")
+    if loadable:
         yield from ("capability_search", "capability_load")
     if checks:
         yield "verify"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepfold.engine.capabilities.manifests import NATIVE
-from stepfold.engine.contract.choices import alternatives, nested, union
+from stepfold.engine.contract.choices import alternatives, arguments_of, nested, union
 from stepfold.engine.contract.envelope import Action, parse_action
 from stepfold.engine.contract.gbnf import grammar_of
 from stepfold.engine.contract.schemas import TOOLS
@@ -23,7 +23,8 @@ from stepfold.testing import actions
 
 LEVELS = 4
 LOADED = {manifest.name: bytes(manifest.schema) for manifest in NATIVE}
-SHAPES = alternatives(TOOLS, LOADED, loadable=tuple(LOADED), checks=("unit", "lint"))
+SCHEMAS = {name: arguments_of(schema) for name, schema in LOADED.items()}
+SHAPES = alternatives(TOOLS, SCHEMAS, loadable=tuple(LOADED), checks=("unit", "lint"))
 _TOKEN = re.compile(
     r'"((?:\\.|[^"\\])*)"|(\[(?:\\.|[^\]\\])*\])|([a-z][a-z0-9]*)|(\{[0-9,]+\})|([()|*+?])|\s+'
 )
@@ -87,7 +88,7 @@ def test_every_action_is_derived(schemas: dict[str, bytes], data: Any) -> None:
         union(
             alternatives(
                 TOOLS,
-                {} if spoken.name in TOOLS else {spoken.name: schemas[spoken.name]},
+                {} if spoken.name in TOOLS else {spoken.name: arguments_of(schemas[spoken.name])},
                 loadable=spoken.arguments.get("names", ()),
                 checks=spoken.arguments.get("checks", ()),
             )
