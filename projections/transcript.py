@@ -16,6 +16,8 @@ _WAY_ON = (
     "They will not pass until a file is changed. Next: fs.read the file at fault, change it with fs.patch "
     "(path, old: a text that stands there now, new: the text instead), then verify."
 )
+# Up to wording 2 a patch was explained, and models of one or two billion parameters patched with the very
+# words of the explanation.
 _WAY_ON_WITHOUT_EXAMPLE = (
     "They will not pass with the files as they are. Next: fs.read the file that is at fault and change it "
     "with fs.patch, or make the one that is missing with fs.write."
@@ -103,15 +105,6 @@ def evidence_lines(check_id: str, landed: CheckReturned | EffectLost | None) -> 
             return f"check {check_id}: was cut off"
 
 
-def way_on(wording: int) -> str:
-    """What to do about unmet checks.
-
-    Up to wording 2 it explained a patch, and models of one or two billion parameters patched with the very
-    words of the explanation.
-    """
-    return _WAY_ON if wording < WORDING_OF_WHAT_IS_THERE else _WAY_ON_WITHOUT_EXAMPLE
-
-
 def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[str], wording: int) -> str:
     """Where the goal stands after a `verify`."""
     lines = []
@@ -121,7 +114,8 @@ def judged_lines(unmet: Sequence[str], unknown: Sequence[str], checks: Sequence[
     if not checks:
         lines.append("no acceptance check is configured or detected: nothing can be verified automatically")
     elif unmet:
-        lines.append(f"unmet checks: {', '.join(unmet)}. {way_on(wording)}")
+        what_next = _WAY_ON if wording < WORDING_OF_WHAT_IS_THERE else _WAY_ON_WITHOUT_EXAMPLE
+        lines.append(f"unmet checks: {', '.join(unmet)}. {what_next}")
     else:
         lines.append("all acceptance checks pass: call finish")
     return "\n".join(lines)

@@ -39,8 +39,8 @@ class Guard:
     """One command's stay in a project.
 
     `kept` are paths in it, of repositories and of what git's settings name, which the command may read and
-    not change. `said` is, when it
-    has ended, what became of what it left: empty, or sentences for whoever reads its output.
+    not change. `said` is, when it has ended, what became of what it left: empty, or sentences for whoever
+    reads its output.
     """
 
     def __init__(self, kept: tuple[str, ...]) -> None:

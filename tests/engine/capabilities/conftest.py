@@ -46,6 +46,14 @@ def base() -> Iterator[Path]:
 
 
 @pytest.fixture
+def witnesses(base: Path) -> Path:
+    """Where the planted programs leave their names. Everybody may."""
+    (base / "witnesses").mkdir()
+    (base / "witnesses").chmod(0o777)
+    return base / "witnesses"
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     (root / "src").mkdir(parents=True)

@@ -277,13 +277,6 @@ def yard(base: Path) -> Path:
     return base / "project"
 
 
-@pytest.fixture
-def witnesses(base: Path) -> Path:
-    (base / "witnesses").mkdir()
-    (base / "witnesses").chmod(0o777)
-    return base / "witnesses"
-
-
 def attack(witnesses: Path) -> str:
     return ARMED + "".join(
         f"(cd {folder}; export WITNESS={witnesses}/{folder}; {WAYS[name][1]})\n"

@@ -119,14 +119,6 @@ def yard(base: Path) -> Path:
     return base / "project"
 
 
-@pytest.fixture
-def witnesses(base: Path) -> Path:
-    """Where the planted programs leave their names. Everybody may."""
-    (base / "witnesses").mkdir()
-    (base / "witnesses").chmod(0o777)
-    return base / "witnesses"
-
-
 def all_of(ways: dict[str, str], witnesses: Path) -> str:
     """One command that tries each way in its folder."""
     tried = (

@@ -273,6 +273,9 @@ def test_replay_of_what_is_not_recorded_is_no_success(evaluation: Evaluator) -> 
 
 SHIPPED = {name: read_suite(SUITES / name) for name in ("small", "study")}
 TASKS = [(suite, trial) for suite in SHIPPED.values() for trial in trials_of(suite)]
+WITH_WORK_TO_SHOW = [
+    (suite, trial) for suite, trial in TASKS if trial.task.ends == ["completed"] and trial.task.checks
+]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -302,14 +305,12 @@ def test_who_does_nothing_and_says_done_fails_every_task(suite: Suite, trial: Tr
 
 
 @pytest.mark.parametrize(
-    ("suite", "trial"), TASKS, ids=lambda one: one.task.id if isinstance(one, Trial) else ""
+    ("suite", "trial"), WITH_WORK_TO_SHOW, ids=lambda one: one.task.id if isinstance(one, Trial) else ""
 )
 def test_the_checks_that_are_shown_do_not_all_pass_before_the_work(
     suite: Suite, trial: Trial, tmp_path: Path
 ) -> None:
     """One asked for valid JSON of a file that was valid: a run could end as done with nothing done."""
-    if trial.task.ends != ["completed"] or not trial.task.checks:
-        pytest.skip("nothing is to be shown here")
     shown = [HiddenCheck(id=check.id, command=check.command) for check in trial.task.checks]
     task = replace(trial.task, hidden=shown, hidden_files={})
     lay_out(suite, task, tmp_path / "project")
